@@ -27,8 +27,6 @@ from tests.support import tiny_artifact
 from tests.support.untrained_encoder import untrained
 from torch import nn
 
-from studies.quality import ranking
-from studies.quality.ranking import Group
 from studies.tasks import distillation, steps
 from studies.tasks.distillation import Taught
 from studies.tasks.pairs import siamese
@@ -44,6 +42,8 @@ from verso_training.decoder import train
 from verso_training.heads import backbone, scoring, token_classifier
 from verso_training.heads.fitting import AdapterRun, Budget
 from verso_training.heads.modules import CrossEncoder, SequenceClassifier
+from verso_training.heads.ranking import groups as ranking
+from verso_training.heads.ranking.groups import Group
 from verso_training.heads.scoring import Pair
 from verso_training.service import job
 
@@ -239,9 +239,9 @@ def mixed(folder: Path) -> dict[str, Any]:
 
 
 Kind = Callable[[Path], dict[str, Any]]
-KINDS: tuple[Kind, ...] = (vectors, adapters, killed, resumed, decoder, collected, studies, mixed)
-MORE: tuple[Kind, ...] = (tokens, score)
-"""Take long, for an encoder is exported each time: done where they are named."""
+KINDS: tuple[Kind, ...] = (vectors, adapters, killed, resumed, decoder, studies, mixed)
+MORE: tuple[Kind, ...] = (tokens, score, collected)
+"""Take long, for an encoder is exported or a codec is fitted: done where they are named."""
 
 
 def _alone(kind: Kind, folder: Path) -> None:

@@ -32,9 +32,9 @@ ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "services" / "locks"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMAGES = {
-    "gateway": ("gateway", "tracing"),
+    "gateway": ("gateway", "files", "mcp", "tracing"),
     "keeper": ("client", "keeper", "tracing"),
-    "standalone": ("standalone",),
+    "standalone": ("standalone", "files", "mcp"),
     "training": ("training", "tracing"),
     "worker": ("worker", "tracing"),
     "worker-gpu": ("worker-gpu", "tracing"),

@@ -48,6 +48,21 @@ def squad(days: int = 60) -> dict[str, Any]:
     return {"version": "v2.0", "data": [day(dice, number) for number in range(days)]}
 
 
+def groups(count: int = 60) -> list[dict[str, Any]]:
+    """Questions with the line that tells that something timed out, and two other lines."""
+    dice = random.Random(3)
+    return [
+        {
+            "question": f"what timed out, case {number}",
+            "right": [f"worker {dice.randrange(99)} {FAULTS[0]}"],
+            "wrong": [
+                f"worker {dice.randrange(99)} {fault}" for fault in dice.sample(FAULTS[1:], 2)
+            ],
+        }
+        for number in range(count)
+    ]
+
+
 def pairs(count: int = 120) -> list[dict[str, str | float]]:
     """Questions and lines: 1 where the line tells that something timed out, else 0."""
     dice = random.Random(2)

@@ -43,9 +43,10 @@ from verso_core import manifest
 from verso_core.jobs import SLICE_ITEMS, CodecPolicy, Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import Stack, StackConfig, find_artifact
+from verso_worker.engine.batching import BATCH_ROWS, ENCODE_BUDGET
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.loading import load_service
-from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, PADDING, Service
+from verso_worker.engine.service import PADDING, Service
 from verso_worker.records.artifact import byte_codecs, cutter
 from verso_worker.records.recorder import Recorder
 from verso_worker.records.space import Space

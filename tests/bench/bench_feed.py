@@ -4,7 +4,7 @@ A gateway, a ledger that syncs every write, and no worker: what is measured is a
 by the gateway's one core (decoding, and writing lines) and by the ledger's disk.
 
 - *bodies*: requests of 1,000 records, a few callers. Beside them ``/v1/ingest``, with plain lines
-  and with a document a line.
+  and with a document a line; with ``--other`` also that of another source tree, in turn with bulk.
 - *lines*: requests of one record each, at a rate that callers keep up whatever the answers do, as
   agents do. How many share a job, and the time to each answer.
 - *waiting*: memory that the ledger takes for a record beyond the bytes of its line.
@@ -18,9 +18,12 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,22 @@ from verso_standalone.stack import find_artifact
 
 START_NS = 1_795_405_566_123_456_789
 STEP_NS = 1_234_567
+PACKAGES = (
+    "shared",
+    *(f"services/{part}" for part in ("gateway", "worker", "keeper", "standalone")),
+)
+_OTHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from processes import running
+from verso_standalone.stack import find_artifact
+with running(find_artifact(), 1) as site:
+    worker = site.processes["worker-0"]
+    for process in (*worker.children(recursive=True), worker):
+        process.kill()
+    print(site.url("gateway-0"), flush=True)
+    sys.stdin.read()
+"""
 GOALS = {"bulk lines/s": 5000.0, "one-line p99 ms": 100.0, "lines a job": 20.0}
 _JSON, _NDJSON, _PROTOBUF = "application/json", "application/x-ndjson", "application/x-protobuf"
 
@@ -176,6 +195,40 @@ def memory_of(ledger: redis.Redis) -> int:
     return int(found["used_memory_dataset"])
 
 
+@contextmanager
+def gateway_of(tree: Path) -> Iterator[str]:
+    """Run another source tree's gateway, without a worker; yield its address."""
+    paths = [str(tree / part) for part in PACKAGES]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, str(tree / "tests" / "bench")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.communicate()  # the end of its input ends it
+
+
+def beside(site: Site, other: str, rows: Sequence[str], options: argparse.Namespace) -> list[Any]:
+    """Send actions here and documents to another tree in turn; return lines a second of both."""
+    url, found = site.url("gateway-0"), list[tuple[float, float]]()
+    for _ in range(options.rounds):
+        rates = []
+        for where, way in ((url, "bulk"), (other, "documents")):
+            sent = batches(rows, options.records, options.requests // 4)
+            requests = [request(where, way, batch, first) for first, batch in sent]
+            traffic = asyncio.run(at_once(where, requests, options.callers))
+            rates.append(options.records * len(requests) / traffic.seconds)
+        found.append((rates[0], rates[1]))
+    bulk_s, documents_s = (statistics.median(column) for column in zip(*found, strict=True))
+    ratio = statistics.median(one / two for one, two in found)
+    return [bulk_s, documents_s, ratio]
+
+
 def measure(site: Site, rows: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """Measure a gateway whose workers are gone."""
     url, ledger = site.url("gateway-0"), ledger_of(site)
@@ -237,6 +290,8 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=500, help="requests of one line a second")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--other", type=Path, help="root of another source tree")
+    parser.add_argument("--rounds", type=int, default=8, help="in turn with the other tree")
     parser.add_argument("--strict", action="store_true")
     options = parser.parse_args()
     report = sheet.Sheet("feed")
@@ -255,6 +310,12 @@ def main() -> int:
         for process in (*worker.children(recursive=True), worker):
             process.kill()
         results = measure(site, rows, options)
+        if options.other is not None:
+            with gateway_of(options.other.resolve()) as other:
+                pair = beside(site, other, rows, options)
+            names = ("bulk lines/s", "documents lines/s there", "ratio")
+            sheet.table("In turn with another tree", names, [pair])
+            results["beside"] = dict(zip(names, pair, strict=True))
     found = {
         "bulk lines/s": results["bulk lines/s"],
         "one-line p99 ms": -results["one-line p99 ms"],

@@ -41,7 +41,8 @@ from numpy.typing import NDArray
 from rival_server import load_encoder
 
 from verso_codecs.logs import parsing
-from verso_codecs.logs.shapes import Shapes, masked, message
+from verso_codecs.logs.headers import message
+from verso_codecs.logs.shapes import Shapes, masked
 from verso_core.jobs import Precision
 from verso_standalone import sample
 from verso_standalone.stack import find_artifact
@@ -194,8 +195,10 @@ class Index:
         if self._variant.miner is not None:
             row, shape = self._parsed(question)
             whole = self._statements[shape] if shape >= 0 else None
-            if self._variant.alike and message(row) != masked(row):
-                question = without_marks(masked(row)) if self._variant.rows else message(row)
+            if self._variant.alike and message(masked(row)) != masked(row):
+                question = (
+                    without_marks(masked(row)) if self._variant.rows else message(masked(row))
+                )
         cosines = (self._vectors @ self._encoding.vectors([question])[0]).astype(np.float64)
         weights = None if self._words is None else self._words.scores(question)
         if whole is not None:
@@ -214,7 +217,7 @@ class Index:
         parsed.number(range(len(self._shapes)))
         miner = Miner(similar=similar, words=words)
         mined = [
-            miner.add(message(self._shapes.row(number)).decode("utf-8", "replace"))
+            miner.add(message(masked(self._shapes.row(number))).decode("utf-8", "replace"))
             for number in range(len(self._shapes))
         ]
         templates = miner.templates()

@@ -98,8 +98,13 @@ class Platform:
                     raise SystemExit((self._data.parent / "up.txt").read_text())
                 time.sleep(0.5)
 
+    @property
+    def url(self) -> str:
+        """Address of the gateway."""
+        return f"http://127.0.0.1:{self._port}"
+
     def client(self, patience_s: float = _PATIENCE_S) -> Client:
-        return Client(f"http://127.0.0.1:{self._port}", retries=Retries(patience_s=patience_s))
+        return Client(self.url, retries=Retries(patience_s=patience_s))
 
     def kill(self, part: str) -> bool:
         """Kill one process; False where it is just being restarted."""

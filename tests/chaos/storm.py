@@ -43,7 +43,7 @@ _LOST_S = 300.0
 """Recovery that takes longer than this is no recovery."""
 _REST_S = 60.0
 """A job that has not ended so long after the last caller left is lost: some leases and pauses."""
-_SETTINGS = {
+SETTINGS = {
     "VERSO_VERIFY_DELAY_S": "0.1",
     "VERSO_RAW_TEXT_RETENTION_S": "0",
     "VERSO_SCRUB_SHARE": "0",
@@ -71,11 +71,13 @@ class Storm:
                 self._one(client)
                 time.sleep(self.dice.expovariate(1.0))
 
+    def ways(self) -> dict[Callable[[], str], float]:
+        """Return the faults that are drawn from, and how often each is drawn."""
+        return {self._kill: 14, self._kill_several: 2, self._stop: 3, self._ring: 1}
+
     def _one(self, client: Client) -> None:
-        how: Callable[[], str] = self.dice.choices(
-            [self._kill, self._kill_several, self._stop, self._ring], [14, 2, 3, 1]
-        )[0]
-        what = how()
+        ways = self.ways()
+        what = self.dice.choices(list(ways), list(ways.values()))[0]()
         started = time.monotonic()
         self.faults += 1
         try:
@@ -230,7 +232,7 @@ def _twice(ledger: Any, states: dict[str, tuple[str, str]], journal: Journal) ->
 
 def run(folder: Path, arguments: argparse.Namespace, log: TextIO) -> dict[str, Any]:
     """Rage, rest, judge; returns the summary."""
-    platform = Platform(folder / "data", arguments.artifact, **_SETTINGS)
+    platform = Platform(folder / "data", arguments.artifact, **SETTINGS)
     journal, started = Journal(), time.monotonic()
     platform.start(timeout_s=_LOST_S)
     try:

@@ -136,6 +136,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(disk: Disk) -> None:
         VERSO_VERIFY_DELAY_S="0.1",
         VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_RESULT_INLINE_BYTES="1000",
+        VERSO_READ_KEEP_S="3600",  # results are looked at again at the end
         VERSO_FREE_FLOOR_MIB="1",
     )
     dice, told = random.Random(11), Acknowledged()

@@ -52,6 +52,7 @@ class Platform:
         self.url = f"http://127.0.0.1:{self.port}"
         self.options: list[str] = []
         self.prefix: list[str] = []
+        self.key: str | None = None
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self.output = data.parent / f"{data.name}.up.txt"
@@ -122,7 +123,9 @@ class Platform:
 
     def client(self, patience_s: float = 90.0) -> Client:
         """Make a client that rides out restarts."""
-        return Client(self.url, retries=Retries(patience_s=patience_s, longest_pause_s=0.5))
+        return Client(
+            self.url, api_key=self.key, retries=Retries(patience_s=patience_s, longest_pause_s=0.5)
+        )
 
     def await_verified(self, collection: str, count: int, timeout_s: float = 120.0) -> None:
         """Wait until so many documents have passed the independent verify."""
@@ -183,7 +186,7 @@ def artifact() -> Path:
 
 
 @contextmanager
-def _platforms(
+def platforms(
     artifact: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Platform]]:
     """Make platforms with settings of their own; all are ended in the end."""
@@ -213,14 +216,14 @@ def new_platform(
     artifact: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Platform]]:
     """Make platforms with settings of their own; all are ended with the file's last test."""
-    with _platforms(artifact, tmp_path_factory) as make:
+    with platforms(artifact, tmp_path_factory) as make:
         yield make
 
 
 @pytest.fixture(scope="session")
 def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """One platform that all tests share which leave it as they found it."""
-    with _platforms(artifact, tmp_path_factory) as make:
+    with platforms(artifact, tmp_path_factory) as make:
         shared = make(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
         shared.start()
         yield shared

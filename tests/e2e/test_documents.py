@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document
+from verso_client.nearest import nearest, read, readable
 from verso_core.errors import DocumentChanged, DocumentUnknown, RequestInvalid
 from verso_core.jobs import CodecPolicy, Filter, IndexKind
 from verso_core.jobs.documents import Order
@@ -159,3 +160,23 @@ def test_documents_are_deleted_by_a_filter_and_by_their_age(
         assert time.monotonic() < deadline
         time.sleep(0.2)
     verso.delete_collection(name)
+
+
+def test_the_nearest_documents_are_found_once_and_whole(verso: Client, collection: str) -> None:
+    texts = {
+        "long": " ".join(f"Sentence {n} is about the print server." for n in range(200)).encode(),
+        "short": b"The print server restarts.",
+        "bytes": b"\xff print server",
+    }
+    verso.ingest([Document(text, id=name) for name, text in texts.items()], collection=collection)
+    found = nearest(verso, "print server", limit=3, collection=collection)
+    assert {one.document.id: one.document.data for one in found} == texts
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    vector = verso.embed(["The print server restarts."])[0].embedding
+    where = Filter(field="id", ne="bytes")
+    by_vector = nearest(verso, vector=vector, limit=9, collection=collection, filter=where)
+    assert {one.document.id for one in by_vector} == {"long", "short"}
+    names = ["short", "nope", "bytes", "short"]
+    there = read(verso, names, collection=collection)
+    assert [one.id for one in there] == ["short", "bytes"]
+    assert readable(there[1]) == "\ufffd print server"

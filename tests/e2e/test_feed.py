@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import elasticsearch
 import httpx2
 import psutil
 import pytest
+import zstandard
 from elasticsearch import Elasticsearch, helpers
 from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -130,9 +132,36 @@ def test_otlp_without_ids_loses_nothing_while_parts_are_killed(
         print(f"\n{found.total() - LINES} of {LINES} lines without ids are doubled")  # noqa: T201
 
 
-def test_a_small_body_that_inflates_to_a_huge_one_costs_no_memory(platform: Platform) -> None:
-    part = gzip.compress(bytes(10 * MIB), 9)
-    body = part * 1024  # 10 GiB in some 10 MiB: gzip's members follow each other
+def gzip_bomb() -> bytes:
+    """Return 10 GiB in some 10 MiB: members of gzip follow each other."""
+    return gzip.compress(bytes(10 * MIB), 9) * 1024
+
+
+def deflate_bomb() -> bytes:
+    """Return as much as one stream: what was flushed may stand again and again."""
+    packer = zlib.compressobj(9)
+    head = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
+    part = packer.compress(bytes(10 * MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return head + part * 1024
+
+
+def zstd_bomb() -> bytes:
+    """Return far more than 10 GiB: frames follow each other."""
+    part = zstandard.compress(bytes(10 * MIB), 19)
+    return part * (10 * MIB // len(part))
+
+
+def snappy_bomb() -> bytes:
+    """Return a block that says it has 4 GiB, which is all that a block can say."""
+    return b"\xff\xff\xff\xff\x0f" + bytes(10 * MIB)
+
+
+@pytest.mark.parametrize("make", [gzip_bomb, deflate_bomb, zstd_bomb, snappy_bomb])
+def test_a_small_body_that_inflates_to_a_huge_one_costs_no_memory(
+    make: Callable[[], bytes], platform: Platform
+) -> None:
+    body, coding = make(), make.__name__.removesuffix("_bomb")
+    path = "/loki/api/v1/push" if coding == "snappy" else "/v1/logs"
     assert 9 * MIB < len(body) < 11 * MIB
     gateway = psutil.Process(platform.pid("gateway"))
     before, peak, done = gateway.memory_info().rss, 0, threading.Event()
@@ -146,9 +175,9 @@ def test_a_small_body_that_inflates_to_a_huge_one_costs_no_memory(platform: Plat
     watcher.start()
     try:
         answer = httpx2.post(
-            f"{platform.url}/v1/logs",
+            platform.url + path,
             content=body,
-            headers={"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"},
+            headers={"Content-Type": "application/x-protobuf", "Content-Encoding": coding},
             timeout=120,
         )
     finally:

@@ -12,14 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 from tests.e2e.conftest import Platform
 
-from verso_client import Filter
+from verso_client import Filter, SourceLines
 from verso_core.errors import Unavailable
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.lines import LinesRequest
@@ -41,6 +42,13 @@ def followed(new_platform: Callable[..., Platform]) -> Platform:
     return platform
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> None:
+    """Let started programs hear SIGINT, which a shell makes its background jobs ignore."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def running(platform: Platform, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
@@ -57,10 +65,12 @@ def running(platform: Platform, folder: Path, *arguments: str) -> Iterator[subpr
         process.stdout.close()
 
 
-def stored(platform: Platform, collection: str, where: Filter, count: int) -> Counter[str]:
+def stored(
+    platform: Platform, collection: str, where: Filter, count: int, *, within_s: float = 300
+) -> Counter[str]:
     """Return the texts of lines once there are so many, with how often each is there."""
     asked = LinesRequest(collection=collection, filter=where, limit=0)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + within_s
     while True:
         rows: list[dict[str, str]] = []
         with platform.client() as verso, suppress(Unavailable):
@@ -81,34 +91,99 @@ def test_a_platform_receives_syslog(followed: Platform) -> None:
 def test_a_tail_loses_and_doubles_nothing_while_everything_is_killed(
     followed: Platform, tmp_path: Path
 ) -> None:
-    path, count = tmp_path / "app.log", 1500
-    over = threading.Event()
+    path = tmp_path / "app.log"
+    written: list[str] = []
+    rotate, over = threading.Event(), threading.Event()
 
     def write() -> None:
-        for number in range(count):
+        while not over.wait(0.005):
             with path.open("a") as file:
-                file.write(f"line {number}\n")
-            if number == count // 2:
+                file.write(f"line {len(written)}\n")
+            written.append(f"line {len(written)}")
+            if rotate.is_set():
+                rotate.clear()
                 path.rename(tmp_path / "app.log.1")
-            over.wait(0.01)
 
     program = threading.Thread(target=write)
     program.start()
-    arguments = ("tail", str(tmp_path / "app.log"), "-c", "web", "--label", "test=killed")
+    arguments = ("tail", str(path), "-c", "web", "--label", "test=killed")
+    where = Filter(field="test", eq="killed")
     for part in ("gateway", "valkey", "worker"):
-        with running(followed, tmp_path, *arguments):
-            time.sleep(3)
+        known = len(written)
+        with running(followed, tmp_path, *arguments) as process:
+            found = stored(followed, "web", where, known + 1, within_s=100)
+            told = followed.output.read_text()[-9000:]
+            assert found.total() > known, (part, process.poll(), told)
+            if part == "valkey":
+                rotate.set()
             followed.kill(part)
             time.sleep(1)
     over.set()
     program.join()
-    where = Filter(field="test", eq="killed")
     with running(followed, tmp_path, *arguments) as process:
-        stored(followed, "web", where, count)
+        stored(followed, "web", where, len(written), within_s=100)
         time.sleep(2)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    assert stored(followed, "web", where, count) == {f"line {n}": 1 for n in range(count)}
+    assert stored(followed, "web", where, len(written)) == dict.fromkeys(written, 1)
+
+
+def test_a_file_that_is_ingested_again_adds_what_it_has_more(
+    followed: Platform, tmp_path: Path
+) -> None:
+    path, joined = tmp_path / "app.log", tmp_path / "joined.log"
+
+    def ingest(file: Path, *more: str) -> None:
+        arguments = ("ingest", str(file), "-c", "web", "-m", f"test={file.stem}", *more)
+        with running(followed, tmp_path, *arguments) as process:
+            assert process.wait(120) == 0
+
+    path.write_text("".join(f"line {n}\n" for n in range(500)))
+    joined.write_text("start 0\n  more\nstart 1\n")
+    for _ in range(2):
+        ingest(path)
+        ingest(joined, "--multiline", "^start")
+    with path.open("a") as file:
+        file.writelines(f"line {n}\n" for n in range(500, 600))
+    ingest(path)
+    path.rename(tmp_path / "app.1.log")
+    ingest(tmp_path / "app.1.log")
+    (tmp_path / "app.1.log").write_text("line 0\n")  # truncated: it begins again
+    ingest(tmp_path / "app.1.log")
+    lines = {f"line {n}": 1 for n in range(600)}
+    assert stored(followed, "web", Filter(field="test", eq="app"), 600) == lines
+    assert stored(followed, "web", Filter(field="test", eq="app.1"), 1) == {"line 0": 1}
+    records = {"start 0\n  more": 1, "start 1": 1}
+    assert stored(followed, "web", Filter(field="test", eq="joined"), 2) == records
+
+
+def test_readers_that_do_not_read_cost_the_gateway_little(followed: Platform) -> None:
+    gateway = psutil.Process(followed.pid("gateway"))
+    body = "".join(f"{n} {'y' * 1000}\n" for n in range(1000)).encode()
+    question = b"GET /v1/logs/tail?collection=web HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        part = SourceLines("slow", sent, sent + len(body), body)
+        sent = verso.append_lines(part, collection="web", labels={"test": "slow"})
+
+    with followed.client() as verso, ExitStack() as stack:
+        for _ in range(40):
+            reader = stack.enter_context(socket.socket())
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+            reader.settimeout(60)
+            reader.connect(("127.0.0.1", followed.port))
+            reader.sendall(question)
+            assert reader.recv(15) == b"HTTP/1.1 200 OK"
+        send()
+        time.sleep(1)
+        before = gateway.memory_info().rss
+        for _ in range(50):
+            send()
+        time.sleep(1)
+        assert gateway.memory_info().rss - before < 64 << 20
 
 
 def test_following_shows_the_newest_lines_and_then_each_that_comes_once(
@@ -148,8 +223,8 @@ def test_following_shows_the_newest_lines_and_then_each_that_comes_once(
 def test_lines_of_a_file_are_joined_to_records(followed: Platform, tmp_path: Path) -> None:
     path = tmp_path / "trace.log"
     path.write_bytes(b"E first\n\tat a\n\tat \xff\nE second\n")
-    arguments = ["ingest", str(path), "-c", "web", "-m", "test=joined", "--multiline", "^E"]
+    arguments = ["ingest", str(path), "-c", "web", "-m", "test=traced", "--multiline", "^E"]
     subprocess.run([*COMMAND, "--url", followed.url, *arguments], check=True, timeout=300)
-    asked = LinesRequest(collection="web", filter=Filter(field="test", eq="joined"), raw=True)
+    asked = LinesRequest(collection="web", filter=Filter(field="test", eq="traced"), raw=True)
     with followed.client() as verso:
         assert b"".join(verso.lines(asked)) == path.read_bytes()

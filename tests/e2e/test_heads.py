@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx2
 import psutil
@@ -114,7 +114,7 @@ def test_the_chunks_that_are_read_can_be_chosen(
     assert [max(one, key=one.__getitem__) for one in found[Portion.FIRST]] == ["request"] * 3
     assert [max(one, key=one.__getitem__) for one in found[Portion.LAST]] == ["frame"] * 3
     silent = scores(**by_id, ids=["long"], top_k=1000)
-    assert alike(silent[:1], found[Portion.MEAN][:1], off=1e-4)
+    assert alike(silent[:1], found[Portion.FIRST][:1], off=1e-4)
     assert alike(silent[2:], found[Portion.LAST][2:], off=1e-4)
     assert not alike(silent[:1], silent[2:], off=0.05)
     kinds, tokens, end = scores(**by_text, top_k=1000)
@@ -122,6 +122,58 @@ def test_the_chunks_that_are_read_can_be_chosen(
         "request", "request", "frame",
     ]  # fmt: skip
     assert http.get(f"/v1/heads/{reads_the_end}").json()["stable"]["chunk"] == "last"
+
+
+def ending(last: str, *, lines: int) -> str:
+    """A text of ``lines`` lines of no label, and one that has one at its end."""
+    return "\n".join([FILLER.strip()] * lines + [LINES[last]])
+
+
+@pytest.mark.parametrize("search", [SearchMode.HYBRID, SearchMode.DENSE])
+def test_a_stored_document_of_many_chunks_gets_the_labels_of_its_text(
+    http: httpx2.Client,
+    verso: Client,
+    search: Literal[SearchMode.HYBRID, SearchMode.DENSE],
+) -> None:
+    """A head of documents reads the vectors of all chunks, and the terms as stored or restored."""
+    texts = [ending(last, lines=n) for n in (1, 20, 60, 200) for last in ("request", "retry")]
+    name = f"endings-{search}"
+    verso.create_collection(name, search=search)
+    documents = [Document(text, id=f"d{n}") for n, text in enumerate(texts)]
+    assert verso.ingest(documents, collection=name).failed == ()
+    assert verso.stats(name).chunks > 3 * len(texts)
+    asked = {"head": "endings", "top_k": 1000}
+    by_text = ask(http, "/v1/classify", **asked, texts=texts)["results"]
+    ids = [document.id for document in documents]
+    by_id = ask(http, "/v1/classify", **asked, collection=name, ids=ids)["results"]
+    for n, (one, other) in enumerate(zip(by_text, by_id, strict=True)):
+        [one], [other] = one["heads"], other["heads"]
+        assert one["label"] == ("gateway/request", "worker/retry")[n % 2]
+        scores = [{at["label"]: at["score"] for at in it["scores"]} for it in (one, other)]
+        assert scores[0] == pytest.approx(scores[1], abs=0.02)
+        assert one["confidence"] == pytest.approx(other["confidence"], abs=0.02)
+        assert isinstance(one["shifted"], bool)
+
+
+def test_labels_that_people_check_correct_the_confidence(
+    http: httpx2.Client, verso: Client
+) -> None:
+    """Labels that are called wrong are accepted no more, until they are called right."""
+    texts = [f"{line} {n}" for n in range(15) for line in (LINES["request"], LINES["retry"])]
+    wrong = ["frame"] * len(texts)
+    before = ask(http, "/v1/classify", head="kinds", texts=texts)["results"]
+    taken = verso.feedback("kinds", wrong, texts=texts)
+    assert [one.right for one in taken] == [False] * len(texts)
+    assert [one.label for one in taken] == [item["heads"][0]["label"] for item in before]
+    after = ask(http, "/v1/classify", head="kinds", texts=texts, accept_error=0.2)["results"]
+    assert all(item["heads"][0]["abstained"] for item in after)
+    assert all(item["heads"][0]["confidence"] < 0.2 for item in after)
+    right = [one.label for one in taken]
+    assert all(one.right for one in verso.feedback("kinds", right, texts=texts))
+    again = ask(http, "/v1/classify", head="kinds", texts=texts, accept_error=0.2)["results"]
+    assert not any(item["heads"][0]["abstained"] for item in again)
+    unknown = http.post("/v1/feedback", json={"head": "kinds", "texts": ["a"], "labels": ["?"]})
+    assert unknown.json()["code"] == "request_invalid"
 
 
 def test_several_heads_signals_and_abstention(http: httpx2.Client) -> None:
@@ -156,6 +208,8 @@ def test_an_answer_is_a_slice_of_the_given_context(http: httpx2.Client) -> None:
     text = contexts[best["context"]]
     assert text[best["start"] : best["end"]] == best["text"]
     assert text.encode()[best["start_byte"] : best["end_byte"]].decode() == best["text"]
+    units = text.encode("utf-16-le")[2 * best["start_utf16"] : 2 * best["end_utf16"]]
+    assert units.decode("utf-16-le") == best["text"]
     evidence = best["evidence"]
     assert best["text"] in text[evidence["start"] : evidence["end"]]
     assert best["score"] > best["null_score"]
@@ -228,9 +282,17 @@ def test_pairs_are_scored_in_both_shapes_and_reranked(http: httpx2.Client) -> No
     common = ask(http, "/v1/score", text_1=LINES["retry"], text_2=[other, LINES["frame"]])["data"]
     assert [one["score"] for one in own] == pytest.approx([one["score"] for one in common])
     assert own[0]["score"] > own[1]["score"]
+    turned = ask(http, "/v1/score", pairs=[pair[::-1] for pair in pairs])["data"]
+    assert [one["score"] for one in turned] == pytest.approx([one["score"] for one in own])
+    for task, head in (("similarity", "alike"), ("duplicate", "alike"), ("relevance", "pairs")):
+        by_task, by_head = (ask(http, "/v1/score", head=h, pairs=pairs) for h in (task, head))
+        assert [one["score"] for one in by_task["data"]] == pytest.approx(
+            [one["score"] for one in by_head["data"]]
+        )
+        assert by_task["model"] == task
     for path in ("/v1/rerank", "/v2/rerank"):
         ranked = ask(
-            http, path, model="any", query=LINES["retry"],
+            http, path, model="verso", query=LINES["retry"],
             documents=[LINES["frame"], {"text": other}], top_n=1, return_documents=True,
         )  # fmt: skip
         [best] = ranked["results"]
@@ -249,6 +311,8 @@ def test_a_long_text_is_ranked_by_its_best_sentence(http: httpx2.Client, headed:
         scores = {one["index"]: one["relevance_score"] for one in ranked}
         assert scores[1] == pytest.approx(scores[2], abs=1e-4)
         assert scores[1] > scores[0]
+        place = next(one["evidence"] for one in ranked if one["index"] == 1)
+        assert long[place["start"] : place["end"]] == other
         with headed.client() as verso:
             same = verso.rerank(LINES["retry"], [LINES["frame"], long, other], head=head)
         assert [one.index for one in same] == [one["index"] for one in ranked]
@@ -374,6 +438,17 @@ class Asker(threading.Thread):
             time.sleep(0.05)
 
 
+def await_agreement(verso: Client, head: str) -> None:
+    """Wait until a canary is known to have said what the stable version says, in as long."""
+    deadline = time.monotonic() + 60
+    while (found := verso.registry().heads[head].comparison) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert found.agreed == found.pairs > 0
+    assert found.differed == 0
+    assert min(found.p95_ms_canary or 0, found.p95_ms_stable or 0) > 0
+
+
 def test_a_head_is_promoted_and_taken_back_while_it_is_asked(
     verso: Client, headed: Platform
 ) -> None:
@@ -392,7 +467,9 @@ def test_a_head_is_promoted_and_taken_back_while_it_is_asked(
         registry.assign(models, Channel.CANARY, again.version, head="kinds", share=0.5)
         asker.await_version(again.version)
         asker.await_version(head.version)
+        await_agreement(verso, "kinds")
         verso.promote("kinds")
+        assert verso.registry().heads["kinds"].comparison is None
         deadline = time.monotonic() + 120
         while head.version in asker.versions[-20:]:
             assert time.monotonic() < deadline

@@ -1,7 +1,7 @@
-"""Every native operation against its description, as schemathesis derives requests from it.
+"""Every operation against its description, as schemathesis derives requests from it.
 
 The OpenAI-compatible routes are left out: their description is OpenAI's, which the real client
-checks (tests/integration/verso_gateway/test_openai.py). So are the event streams, which have no end
+checks (test_sdks.py). So are the event streams, which have no end
 while a job has none, or lines come; their tests are in test_jobs.py and feed/test_tail.py there.
 """
 
@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.conftest import Platform, publish_heads
-
-from verso_gateway.app import create_app
-from verso_gateway.settings import Settings
+from tests.support.api_document import DOCUMENT
 
 if TYPE_CHECKING:
     from tests.support.described import Operations
 
 pytestmark = pytest.mark.timeout(300)  # the platform starts within the first test
 
-DESCRIPTION = create_app(Settings()).openapi()
+STREAMS = {"followJob", "followJobs", "tailLogs"}
 
 
 def _names() -> Iterator[str]:
-    for path, methods in DESCRIPTION["paths"].items():
+    for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             others = re.match(r"/v1/(embeddings|models)", path)
-            if not others and operation["operationId"] not in {"followJob", "tailLogs"}:
+            if not others and operation["operationId"] not in STREAMS:
                 yield f"{method.upper()} {path}"
 
 
@@ -38,7 +36,7 @@ def operations() -> Operations:
     """The operations as schemathesis reads them."""
     from tests.support.described import Operations
 
-    return Operations(DESCRIPTION)
+    return Operations(DOCUMENT)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,18 @@
-"""The tutorials, command by command as they stand on their pages."""
+"""The tutorials, command by command as they stand on their pages, and the notebooks."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
+from tests.e2e.conftest import ARTIFACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,9 +21,29 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorial"
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 _BLOCK = re.compile(r"^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 VERSION = r"[0-9a-f]{16}"
+SAID = {
+    "ask-your-documents": (
+        "room B 214 of the town hall  (handbook.pdf, page 3;",
+        "Who wrote the opera Carmen?\n  no answer",
+        "Each pump needs new oil after 600 hours of work.",
+    ),
+    "bring-your-own-encoder": (
+        "serves beside the stable one",
+        "96 dimensions",
+        "docs/prometheus/client_python:docs/content/exporting/http/asgi.md",
+        "420 of 420 texts are exact",
+    ),
+    "a-day-of-logs": (
+        "1,272 lines",
+        "  60  payment of order <*> was refused: card expired",
+        "new since 18:00:\n  sd<*>: medium error at sector <*>",
+        "sd<*>: medium error at sector <*>, the disk may fail soon\n12 lines",
+    ),
+}
 
 
 def run_page(page: Path, platform: Platform, folder: Path) -> str:
@@ -53,6 +76,15 @@ def own(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
     platform.stop()
 
 
+@pytest.fixture(scope="module")
+def shipped(new_platform: Callable[..., Platform]) -> Platform:
+    """A new platform with the shipped model and heads, which pages and notebooks show."""
+    platform = new_platform()
+    platform.artifact = ROOT / "models" / "default"
+    platform.start()
+    return platform
+
+
 @pytest.fixture
 def told(own: Platform, tmp_path: Path) -> str:
     """What the commands of the page on heads print."""
@@ -61,22 +93,17 @@ def told(own: Platform, tmp_path: Path) -> str:
 
 @pytest.mark.timeout(600)
 def test_the_first_run_ends_with_a_question_answered_and_a_statement_found(
-    new_platform: Callable[..., Platform], tmp_path: Path
+    shipped: Platform, tmp_path: Path
 ) -> None:
-    """With the shipped model and heads, which the page shows."""
     page = TUTORIALS / "first-run.md"
-    platform = new_platform()
-    platform.artifact = ROOT / "models" / "default"
-    platform.start()
-    told = run_page(page, platform, tmp_path)
+    told = run_page(page, shipped, tmp_path)
     [code] = _PYTHON.findall(page.read_text(encoding="utf-8"))
-    exec(code.replace("Client()", f"Client({platform.url!r})"))  # noqa: S102 - the page's own
-    platform.stop()
+    exec(code.replace("Client()", f"Client({shipped.url!r})"))  # noqa: S102 - the page's own
     assert "The certificate of the mail server expires" in told
     assert re.search(r"│ documents +│ +5 │", told)
     answers, statements = told.rsplit("┏", 2)[1:]
     assert "3 May 2027" in answers
-    assert re.search(r"│ 2 +│.*kernel: <\*> link is up, <\*> Mbps", statements)
+    assert re.search(r"│ 2 +│.*eth<\*>: link is up, <\*> Mbps", statements)
 
 
 @pytest.mark.timeout(600)
@@ -97,3 +124,34 @@ def test_the_tutorial_does_what_it_says(told: str, own: Platform) -> None:
         state = verso.registry().heads
     assert (state["troubles"].stable, state["troubles"].canary) == (troubles, None)
     assert state["causes"].stable == causes
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_says_what_it_is_about(
+    notebook: Path,
+    shipped: Platform,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cell by cell in one namespace, as a kernel does."""
+    monkeypatch.setenv("VERSO_URL", shipped.url)
+    monkeypatch.setenv("PLATFORM_DATA", str(shipped.data))
+    monkeypatch.setenv("BASE", str(ARTIFACT))  # a small decoder; the shipped one takes minutes
+    monkeypatch.setenv("MINUTES", "0.03")
+    monkeypatch.chdir(notebook.parent)
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)  # noqa: S102
+    told = capsys.readouterr().out
+    for said in SAID[notebook.stem]:
+        assert said in told
+    if "picture" in names:
+        assert ET.fromstring(str(names["picture"])).tag.endswith("svg")  # noqa: S314
+
+
+def test_notebooks_are_kept_without_what_they_printed() -> None:
+    for notebook in NOTEBOOKS:
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            assert not cell.get("outputs"), f"{notebook}: {cell['id']}"
+            assert cell.get("execution_count") is None

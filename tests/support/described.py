@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.generation.meta import TestPhase
 from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.python._constants.orchestrator import make_constants_value_source
 from schemathesis.schemas import APIOperation, BaseSchema
@@ -22,6 +23,9 @@ from schemathesis.specs.openapi.checks import (
     negative_data_rejection,
     positive_data_acceptance,
 )
+
+from verso_gateway.extract.formats import MEDIA_TYPES
+from verso_gateway.protocols import protocol_of
 
 NDJSON, CSV = "application/x-ndjson", "text/csv"
 
@@ -59,6 +63,37 @@ class Operations:
         return test
 
 
+class _Repeats:
+    """Knows requests of which both halves were sent before: the filter, and all that is beside it.
+
+    A filter is one schema in every operation that has one, and has over a thousand cases, which
+    the coverage phase sends with each form of the rest. Of the repeats every sixteenth is sent.
+    """
+
+    def __init__(self) -> None:
+        self._filters: set[str] = set()
+        self._others: set[str] = set()
+        self._found = 0
+
+    def __contains__(self, case: schemathesis.Case[Any]) -> bool:
+        if case.meta is None or case.meta.phase.name is not TestPhase.COVERAGE:
+            return False
+        if not isinstance(case.body, dict) or "filter" not in case.body:
+            return False
+        body = {**case.body}
+        asked = json.dumps(body.pop("filter"), sort_keys=True)
+        rest = [case.operation.label, case.path_parameters, case.query, {**case.headers}]
+        other = json.dumps([*rest, case.media_type, body], sort_keys=True, default=str)
+        repeated = asked in self._filters and other in self._others
+        self._filters.add(asked)
+        self._others.add(other)
+        self._found += repeated
+        return repeated and self._found % 16 != 0
+
+
+_repeats = _Repeats()
+
+
 @settings(
     max_examples=10,
     derandomize=True,
@@ -67,6 +102,8 @@ class Operations:
 )
 def _holds(case: schemathesis.Case[Any], url: str) -> None:
     """Send a request and compare the answer with the description."""
+    if case in _repeats:
+        return
     response = case.call(base_url=url, headers={"Prefer": "wait=5"})  # most answer 200, not 202
     case.validate_response(response, excluded_checks=_off(case, response))
 
@@ -82,11 +119,16 @@ def _off(case: schemathesis.Case[Any], response: schemathesis.Response) -> list[
     if response.status_code == 422 and (
         "pointer" not in problem  # refused for what is stored, which no schema can say
         or "as many as of text_2" in problem["detail"]  # nor equal lengths
+        or "as many labels as" in problem["detail"]
         or "in a filter" in problem["detail"]  # nor the sum of a tree's parts
         or "pass every document" in problem["detail"]  # nor what a tree amounts to
     ):
         off.append(positive_data_acceptance)
-    if case.media_type in (NDJSON, CSV):  # the schema of a text says nothing of its lines
+    if protocol_of(case.operation.path) is not None and 400 <= response.status_code < 500:
+        off.append(positive_data_acceptance)  # their errors have no pointer that tells them apart
+        if response.status_code == 413:  # which is none of those that the check expects
+            off.append(negative_data_rejection)
+    if case.media_type in {NDJSON, CSV, *MEDIA_TYPES}:  # its schema says nothing of what is within
         off += [positive_data_acceptance, negative_data_rejection]
     if problem.get("code") == "trainer_unavailable":
         off.append(not_a_server_error)  # none runs here

@@ -3,6 +3,7 @@
     python -m tests.support.tiny_heads MODELS ARTIFACT
 
     kinds         classify, reads vectors: which template made a line
+    endings       classify, reads documents: which template made the last line of a text
     kinds-tokens  the same by an adapter on the encoder, reading tokens
     qa            answer, reads token pairs: the fault that a line tells of
     pairs         score, reads token pairs: whether two lines were made by one template
@@ -26,10 +27,11 @@ from numpy.typing import NDArray
 from tests.support import tiny_artifact
 from torch import Tensor, nn
 
+from studies.quality import documents
 from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core.heads import Calibration, Reads, Task
 from verso_core.registry import Channel, assign
-from verso_training.heads import backbone, shipping, vector_classifier
+from verso_training.heads import backbone, document_classifier, shipping, vector_classifier
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.context import TrainingContext
 from verso_training.heads.modules import (
@@ -47,6 +49,8 @@ LABELS = ("request", "connection", "retry", "failed-test", "frame", "prose", "qu
 """The label of each of the templates of made-up lines, in their order."""
 
 NONE_LABEL = "prose"
+_ENDINGS = {"request": "gateway", "retry": "worker", "connection": "gateway", "frame": "worker"}
+"""Labels of endings, and the sources that they are given."""
 _MAX_TOKENS = 96
 _STRIDE = 24
 _BATCH = 24
@@ -66,6 +70,7 @@ def build(models: Path, *, artifact: Path, steps: int = 300, seed: int = 3) -> N
     base = backbone.load(artifact)
     made = [
         _kinds(lines, artifact=artifact, out=out),
+        endings(rng, artifact=artifact, out=out),
         *(
             shipping.publish(trained, artifact=artifact, out_dir=out)
             for trained in (
@@ -95,6 +100,35 @@ def _kinds(lines: Sequence[tuple[str, str]], *, artifact: Path, out: Path) -> Pa
         TrainingContext(artifact, out, _PROVENANCE),
     )
     return report.folder
+
+
+def endings(rng: random.Random, *, artifact: Path, out: Path) -> Path:
+    """Train a head of documents on texts of one to three chunks; the last line has the label."""
+    recipe = HeadRecipe(
+        name="endings",
+        reads=Reads.DOCUMENT,
+        classify=ClassifyConfig(l2=(1e-4,), iterations=60, buckets=251, max_chunks=4),
+    )
+    texts = [_ending(rng) for _ in range(400)]
+    report = document_classifier.train_document_head(
+        recipe,
+        [Row(label, text) for text, label in texts],
+        TrainingContext(artifact, out, _PROVENANCE),
+        read=lambda asked: documents.documents(
+            asked, artifact=artifact, cache=out / ".vectors", most=4
+        ),
+    )
+    (out / ".vectors.npy").unlink()
+    return report.folder
+
+
+def _ending(rng: random.Random) -> tuple[str, str]:
+    """Make up a text of one to three chunks; its last line alone is of a template with a label."""
+    ends = [n for n, label in enumerate(LABELS) if label in _ENDINGS]
+    others = [n for n in range(len(LABELS)) if n not in ends]
+    numbers = [*rng.choices(others, k=rng.choice((1, 2, 12, 24, 40))), rng.choice(ends)]
+    text = "\n".join(tiny_artifact.line(rng, template=number) for number in numbers)
+    return text, f"{_ENDINGS[LABELS[numbers[-1]]]}/{LABELS[numbers[-1]]}"
 
 
 def _tokens(

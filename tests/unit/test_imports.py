@@ -26,15 +26,30 @@ PARTS = {
 MODELS = {"torch", "transformers", "onnx", "onnxruntime", "tokenizers"}
 STORES = {"qdrant_client", "qdrant_edge"}
 ARRAYS = {"numpy", "numba"}
+OPTIONAL = {"mcp", "mcp_types", "sse_starlette", "jwt", "multipart"}
+"""What agents' tools need: imported when one is used."""
+FILES = {
+    "docx",
+    "lxml",
+    "odfdo",
+    "pptx",
+    "pypdfium2",
+    "pypdfium2_raw",
+    "python_calamine",
+    "resiliparse",
+}
+"""What reads files: imported by a process of its own, started when a file comes."""
+SDKS = {"cohere", "haystack", "huggingface_hub", "langchain_core", "llama_index", "mteb", "openai"}
+"""What other people's code speaks to the platform with."""
 
 CASES = {
     "verso_gateway.app": (
         {"verso_core", "verso_ledger", "verso_gateway"},
-        MODELS | STORES | ARRAYS,
+        MODELS | STORES | ARRAYS | OPTIONAL | FILES | SDKS,
     ),
     "verso_gateway.__main__": (
         {"verso_core", "verso_ledger", "verso_gateway"},
-        MODELS | STORES | ARRAYS,
+        MODELS | STORES | ARRAYS | OPTIONAL | FILES | SDKS,
     ),
     "verso_keeper.__main__": (
         {"verso_core", "verso_ledger", "verso_keeper"},
@@ -46,11 +61,11 @@ CASES = {
     ),
     "verso_client.cli.app": (
         {"verso_core", "verso_client"},
-        MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
+        MODELS | STORES | ARRAYS | OPTIONAL | {"fastapi", "celery", "redis"},
     ),
     "verso_worker.__main__": (
         {"verso_core", "verso_ledger", "verso_codecs", "verso_worker"},
-        {"torch", "transformers", "onnx", "fastapi", "qdrant_client"},
+        {"torch", "transformers", "onnx", "fastapi", "qdrant_client"} | OPTIONAL | FILES | SDKS,
     ),
     "verso_worker.rules.pipeline": (
         {"verso_core", "verso_codecs", "verso_worker"},
@@ -119,3 +134,15 @@ def test_a_part_loads_its_own_layers_and_nothing_it_must_not(module: str) -> Non
     roots = roots_after_importing(module)
     assert roots & PARTS <= own
     assert not roots & forbidden
+
+
+def test_the_gateway_loads_no_reader_of_files_and_no_server_of_tools_at_its_start() -> None:
+    """Its protocols are its own modules; what they would need beyond that is loaded when used."""
+    loaded = (
+        "import json, sys; import verso_gateway.__main__; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, check=True)
+    names: list[str] = json.loads(done.stdout)
+    late = ("verso_gateway.extract.readers.", "verso_client", "verso_worker", "verso_codecs")
+    assert not [name for name in names if name.startswith(late)]
+    assert {"verso_gateway.protocols.tei", "verso_gateway.protocols.mcp"} <= set(names)

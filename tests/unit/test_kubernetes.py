@@ -34,6 +34,8 @@ EXTERNAL = {
 # What a worker finds on a volume when the component is there.
 MOUNTS = {
     "backup": {"/data/artifacts", "/data/heads"},
+    "http-route": set(),
+    "ingress": set(),
     "migrate": set(),
     "model-image": {"/opt/models"},
     "model-init": {"/opt/models"},
@@ -322,6 +324,25 @@ def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> Non
     assert MOUNTS[component] <= {mount["mountPath"] for mount in container["volumeMounts"]}
     check_pods(documents)
     check_opened(documents)
+
+
+@pytest.mark.parametrize("component", ["http-route", "ingress"])
+def test_a_way_in_leads_to_a_port_of_the_gateways_service(component: str, tmp_path: Path) -> None:
+    documents = render(with_components([component], "cpu", tmp_path))
+    [service] = [
+        one for one in of_kind(documents, "Service") if one["metadata"]["name"] == "gateway"
+    ]
+    [way] = of_kind(documents, "HTTPRoute", "Ingress")
+    [rule] = way["spec"]["rules"]
+    if component == "ingress":
+        [path] = rule["http"]["paths"]
+        backend = path["backend"]["service"]
+        assert backend["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+        assert way["spec"]["tls"][0]["hosts"] == [rule["host"]]
+    else:
+        [backend] = rule["backendRefs"]
+        assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
+    assert backend["name"] == service["metadata"]["name"]
 
 
 def test_a_worker_on_trial_is_a_worker_of_another_image_that_may_do_what_workers_may(

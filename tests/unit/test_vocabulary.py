@@ -28,6 +28,7 @@ PACKAGES = (
     "services/keeper/verso_keeper",
     "services/standalone/verso_standalone",
     "training/verso_training",
+    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("shared/integrations/*/verso_*"))),
 )
 RETIRED = {
     "anew": "again",

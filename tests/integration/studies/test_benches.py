@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.benches.codecs import bench_guess, scoring
+from studies.benches.codecs import scoring
 from studies.benches.rerank import interaction
 from studies.benches.rerank.readings import readers
 from studies.benches.rerank.reranking import Read
@@ -46,17 +46,6 @@ def test_scores_cross_to_another_processor_and_back(tmp_path: Path) -> None:
         assert one.logits == pytest.approx(other.logits, abs=1e-3)
         assert (one.logits == told.logits).all()
         assert (one.confidence == told.confidence).all()
-
-
-def test_bleu_is_that_of_the_paper() -> None:
-    """By hand: 7 of 8 words, 4 of 7 pairs, 2 of 6 triples, 1 of 5 fours; nine words were wanted."""
-    guess = ["the", "disk", "sda", "of", "the", "host", "is", "full"]
-    wanted = ["the", "disk", "sdb", "of", "the", "host", "is", "now", "full"]
-    precisions = 7 / 8 * 4 / 7 * 2 / 6 * 1 / 5
-    expected = 100 * np.exp(1 - 9 / 8) * precisions**0.25
-    assert bench_guess.bleu([guess], [wanted]) == pytest.approx(expected)
-    assert bench_guess.bleu([wanted], [wanted]) == pytest.approx(100)
-    assert bench_guess.bleu([["full"]], [wanted]) == 0.0
 
 
 def test_a_rounded_graph_gives_numbers_of_float16_near_those_served() -> None:

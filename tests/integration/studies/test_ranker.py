@@ -9,8 +9,8 @@ import torch
 from studies.quality import ranker
 from studies.quality.job import load_recipe
 from studies.quality.ranker import Taught
-from studies.quality.ranking import Group
 from verso_training.heads import backbone
+from verso_training.heads.ranking.groups import Group
 from verso_training.heads.scoring import Pair
 
 TINY = Path(__file__).parents[2] / "data" / "artifact-tiny"

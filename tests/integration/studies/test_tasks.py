@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import lzma
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from studies.tasks import catalogue
 from studies.tasks.pages import missed, page
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+STUDIES = [
+    name
+    for name in catalogue.STUDIES
+    if name not in ("pretraining-objectives", "frozen-curves") or os.environ.get("STUDIES") == "all"
+]
+"""Two take as long as all others, of which one has a section: they are done with STUDIES=all."""
 PARTS = ("worker", "gateway", "queue", "keeper", "engine")
 STATES = ("stops", "fails", "waits", "starts", "serves")
 TEXTS = [f"the {part} {state} again" for part in PARTS for state in STATES]
@@ -89,12 +96,13 @@ def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Pat
     told = tmp_path / "quality.md"
     told.write_text("# Page\n", encoding="utf-8")
     options = ["--data", str(data), "--artifact", str(ARTIFACT), "--work", str(tmp_path / "work")]
+    options += ["--only", *STUDIES]
     assert main(["tasks", *options, "--out", str(told)]) == 0
     kept = {path.stem: path.stat().st_mtime_ns for path in (tmp_path / "work/tasks").glob("*.json")}
-    assert kept.keys() == catalogue.STUDIES.keys()
+    assert kept.keys() == set(STUDIES)
     first = told.read_text(encoding="utf-8")
     assert first.startswith(f"# Page\n\n{page.TITLE}\n")
-    assert first.count("\n### ") == 9
+    assert first.count("\n### ") == (9 if len(STUDIES) == len(catalogue.STUDIES) else 8)
     assert first.count(f"\n{missed.TITLE}\n") == 1
     assert main(["tasks", *options, "--out", str(told)]) == 0
     again = {

@@ -130,7 +130,11 @@ class FakeWorker:
         text = item.blob or b""
         match work.kind:
             case Kind.EMBED:
-                return {"tokens": len(text.split()) + 2, "blob": result.add_blob(vector(text))}
+                cut = {"truncated": True} if len(text) > 500 else {}
+                return cut | {
+                    "tokens": len(text.split()) + 2,
+                    "blob": result.add_blob(vector(text)),
+                }
             case Kind.INGEST:
                 self.documents[item.header["id"]] = item
                 return {"id": item.header["id"], "chunks": 1, "bytes_text": len(text)}
@@ -160,6 +164,8 @@ class FakeWorker:
                 return {"name": work.params["name"]}
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
+            case Kind.PROJECT | Kind.RECORDS:
+                return self._shown(work, item)
             case _:
                 return self._asked(work, item, result)
 
@@ -176,7 +182,11 @@ class FakeWorker:
                 found = {"answered": True, "null_threshold": 0.0, "contexts": 1}
                 return _ABOUT | found | {"answers": [part], "failed": []}
             case Kind.SCORE:
-                return _ABOUT | {"score": 1.0 / (1 + abs(2 * item.header["split"] - len(text)))}
+                score = 1.0 / (1 + abs(2 * item.header["split"] - len(text)))
+                read = {"tokens": len(text)} if work.params.get("sentences") else {}
+                return (
+                    _ABOUT | {"score": -score if work.params["head"] == "alike" else score} | read
+                )
             case Kind.CLUSTER:
                 return {"records": 0, "clusters": 0, "alone": 0, "unread": 0, "groups": []}
             case Kind.LIST:
@@ -191,6 +201,15 @@ class FakeWorker:
                 return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
             case _:
                 raise AssertionError(f"the gateway never asks a worker for {work.kind}")
+
+    def _shown(self, work: Slice, item: Item) -> dict[str, Any]:
+        if work.kind is Kind.PROJECT:
+            return {"records": 0, "explained": [0.0, 0.0], "ids": [], "x": [], "y": []}
+        document = item.header["id"]
+        if document not in self.documents:
+            raise DocumentUnknown(f"no document {document!r}")
+        about = {"id": document, "chunks": 1, "written": 1, "verified": True}
+        return about | {"bytes_text": 1, "bytes_entry": 9, "records": []}
 
     def _label(self, head: str) -> dict[str, Any]:
         if head == "nothing":
@@ -234,6 +253,21 @@ def _at_work(url: str) -> Iterator[FakeWorker]:
         working.closed = True
         thread.join()
         ledger.close()
+
+
+def note_serving(worker: FakeWorker) -> None:
+    """Say what a worker serves, as a real one does."""
+    states = {"pairs": "score", "alike": "score", "kinds": "classify"}
+    heads = [
+        {"name": name, "stable": {"version": "0" * 16, "task": task, "space": "5p4c3"}}
+        for name, task in states.items()
+    ]
+    encoder = {"dim": DIM, "max_tokens": 256, "pooling": "mean", "precision": "float32"}
+    encoder |= {"threads": 2, "batch_tokens": 512, "batch_rows": 64}
+    stable = {"name": "minilm", "space": "5p4c3", "codec": "c0d3c"}
+    state = {"encoder": encoder, "artifact": {"stable": stable, "canary": None}, "heads": heads}
+    worker.ledger.liveness.note_serving("w", state)
+    worker.ledger.liveness.note_worker("w")
 
 
 class Gateway:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
+from tests.integration.verso_gateway.conftest import FakeWorker, post
 
 from verso_core.jobs import Kind
 
@@ -55,33 +53,12 @@ def test_scores_keep_their_order_and_rerank_gives_the_best_first(client: httpx2.
     scores = client.post("/v1/score", json={"text_1": "aa", "text_2": ["b", "bb"]}).json()["data"]
     assert [one["score"] for one in scores] == [0.5, 1.0]
     body = {"query": "aa", "documents": ["b", "bb", "bbb"], "top_n": 2, "return_documents": True}
-    ignored = {"model": "any", "max_tokens_per_doc": 512, "priority": 3}
+    ignored = {"model": "verso", "truncate_prompt_tokens": 512, "raw_scores": False}
     ranked = client.post("/v1/rerank", json=body | ignored).json()["results"]
     assert ranked == [
         {"index": 1, "relevance_score": 1.0, "document": {"text": "bb"}},
         {"index": 0, "relevance_score": 0.5, "document": {"text": "b"}},
     ]
-
-
-def test_a_rerank_is_answered_202_only_where_that_is_preferred(
-    valkey_url: str, start_gateway: Callable[..., Gateway], worker: FakeWorker
-) -> None:
-    worker.pause()
-    client = start_gateway(valkey_url, wait_max_s=1.0).client
-    body = {"query": "late", "documents": ["b"]}
-    assert client.post("/v1/rerank", json=body, headers={"Prefer": "wait=1"}).status_code == 202
-    late = client.post("/v2/rerank", json=body)
-    assert (late.status_code, late.json()["code"]) == (503, "not_ready")
-
-
-def test_documents_come_with_a_rerank_as_the_clients_of_each_path_expect(
-    client: httpx2.Client,
-) -> None:
-    body = {"query": "aa", "documents": ["b"]}
-    asked = {"return_documents": True}
-    for path, given, there in (("/v1", {}, True), ("/v2", {}, False), ("/v2", asked, True)):
-        [ranked] = client.post(f"{path}/rerank", json=body | given).json()["results"]
-        assert ("document" in ranked) is there
 
 
 def test_a_head_is_described_or_unknown(client: httpx2.Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,82 @@ def test_cancelling_a_job_that_ended_changes_nothing(client: httpx2.Client) -> N
     assert client.delete(f"/v1/jobs/{job_id}").json()["status"] == "succeeded"
 
 
+def _next(source: Iterator[Any], name: str, **fields: object) -> dict[str, Any]:
+    """Return the data of the next event of a name with some fields."""
+    for event in source:
+        data: dict[str, Any] = json.loads(event.data)
+        if event.event == name and fields.items() <= data.items():
+            return data
+    raise AssertionError("the stream has ended")
+
+
+def test_a_stream_of_all_jobs_shows_each_as_it_changes(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
+    with client.sse("/v1/jobs/events") as stream:
+        events = iter(stream)
+        _next(events, "reset")
+        job = post(client, "/v1/ingest", {"documents": [{"text": "a"}]}).json()["id"]
+        shown = _next(events, "job", id=job)
+        assert (shown["status"], shown["items"]) == ("queued", 1)
+        assert shown == client.get("/v1/jobs").json()["jobs"][0]
+        worker.gate.set()
+        assert _next(events, "job", id=job, status="succeeded")["ok"] == 1
+
+
+def test_a_stream_of_all_jobs_has_what_the_list_has(client: httpx2.Client) -> None:
+    with (
+        client.sse("/v1/jobs/events?kind=ingest") as ingests,
+        client.sse("/v1/jobs/events?reads=true") as reads,
+    ):
+        _next(both := iter(reads), "reset")
+        _next(only := iter(ingests), "reset")
+        post(client, "/v1/search", {"query": "a"}, **WAIT)
+        deleted = client.delete("/v1/documents/a", headers=LATER).json()["id"]
+        job = post(client, "/v1/ingest", {"documents": [{"text": "a"}]}).json()["id"]
+        assert _next(only, "job")["id"] == job
+        assert _next(both, "job", kind="search")["status"] == "succeeded"
+        assert _next(both, "job", id=deleted)["kind"] == "delete"
+
+
+def test_the_failures_of_a_job_have_their_places_in_the_request(client: httpx2.Client) -> None:
+    ids = ["corrupt" if n in (3, 300, 301) else f"n{n}" for n in range(600)]
+    job_id = client.post("/v1/reconstruct", json={"ids": ids}, headers=LATER).json()["id"]
+    assert client.get(f"/v1/jobs/{job_id}", headers=WAIT).json()["failed"] == 600
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = client.get(f"/v1/jobs/{job_id}/failures", params={"limit": 7, **cursor}).json()
+        assert len(page["failures"]) <= 7
+        found += page["failures"]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert [(one["item"], one["id"]) for one in found] == list(enumerate(ids))
+    corrupt = [one["item"] for one in found if one["error"]["code"] == "record_corrupt"]
+    assert corrupt == [3, 300, 301]
+    fine = _submit(client)
+    assert client.get(f"/v1/jobs/{fine}/failures").json()["failures"] == []
+    for cursor_text in ("x", "1.2", "1..2", "-1.0.0"):
+        bad = client.get(f"/v1/jobs/{job_id}/failures", params={"cursor": cursor_text})
+        assert (bad.status_code, bad.json()["code"]) == (422, "request_invalid")
+
+
+def test_items_that_failed_together_are_one_failure(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
+    job_id = _submit(client)
+    client.delete(f"/v1/jobs/{job_id}")
+    worker.gate.set()
+    found = client.get(f"/v1/jobs/{job_id}/failures").json()
+    assert [(one["item"], one["items"]) for one in found["failures"]] == [
+        (0, 256), (256, 256), (512, 88),
+    ]  # fmt: skip
+    assert {one["error"]["code"] for one in found["failures"]} == {"cancelled"}
+
+
 def test_a_dead_job_can_be_replayed(client: httpx2.Client, worker: FakeWorker) -> None:
     worker.fail = VectorsUnavailable("gone")
     answer = client.post("/v1/ingest", json={"documents": [{"id": "r", "text": "x"}]}, headers=WAIT)
@@ -240,7 +316,13 @@ def test_another_tenants_job_is_unknown(
     ann, bob = ({"X-API-Key": key} for key in keys)
     job = served.client.post("/v1/embed", json={"texts": ["mine"]}, headers=ann).json()["id"]
     assert served.client.get(f"/v1/jobs/{job}", headers=ann).status_code == 200
-    for method, path_of in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("POST", "/replay")):
+    for method, path_of in (
+        ("GET", ""),
+        ("DELETE", ""),
+        ("GET", "/events"),
+        ("GET", "/failures"),
+        ("POST", "/replay"),
+    ):
         answer = served.client.request(method, f"/v1/jobs/{job}{path_of}", headers=bob)
         assert (answer.status_code, answer.json()["code"]) == (404, "job_unknown")
     assert served.client.get("/v1/jobs", headers=bob).json()["jobs"] == []

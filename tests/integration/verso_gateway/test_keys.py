@@ -81,6 +81,9 @@ FORBIDDEN = [
     ("ingest", "GET", "/v1/collections", "read"),
     ("ingest", "GET", "/v1/documents/a", "read"),
     ("ingest", "GET", "/metrics", "read"),
+    ("ingest", "GET", "/v1/status", "read"),
+    ("ingest", "GET", "/v1/records/a", "read"),
+    ("ingest", "POST", "/v1/project", "read"),
     ("read", "POST", "/v1/ingest", "ingest"),
     ("read", "POST", "/v1/collections", "ingest"),
     ("read", "DELETE", "/v1/documents/a", "ingest"),
@@ -143,6 +146,8 @@ ROUTES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/answer", {"question": "a?", "collection": "NAME"}),
     ("POST", "/v1/classify", {"head": "kinds", "ids": ["a"], "collection": "NAME"}),
     ("POST", "/v1/cluster", {"collection": "NAME"}),
+    ("POST", "/v1/project", {"collection": "NAME"}),
+    ("GET", "/v1/records/a?collection=NAME", None),
     ("POST", "/v1/logs/query", {"collection": "NAME"}),
     *(
         ("GET", f"/v1/logs/{one}?collection=NAME", None)
@@ -207,7 +212,8 @@ def test_every_route_that_names_a_collection_is_among_those(client: httpx2.Clien
             m,
             p.partition("?")[0]
             .replace("NAME", "{name}")
-            .replace("documents/a", "documents/{document}"),
+            .replace("documents/a", "documents/{document}")
+            .replace("records/a", "records/{record}"),
         )
         for m, p, _ in ROUTES
     }
@@ -227,6 +233,9 @@ def test_a_session_does_what_its_key_may_until_it_is_ended(
     token = made.cookies[COOKIE]
     same = {"Cookie": f"{COOKIE}={token}", "Sec-Fetch-Site": "same-origin"}
     client.cookies.clear()
+    assert client.get("/v1/session").status_code == 401
+    who = {"name": "ann", "scopes": ["read"], "keys": True}
+    assert client.get("/v1/session", headers=same).json() == who
     assert client.get("/v1/collections", headers=same).status_code == 200
     assert client.post("/v1/embed", json={"texts": ["a"]}, headers=same).status_code == 200
     forged = same | {"Sec-Fetch-Site": "cross-site"}
@@ -284,7 +293,10 @@ def test_a_session_lasts_no_longer_than_its_key(client: httpx2.Client, keys: Key
 def test_without_keys_there_is_no_session(
     valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
-    answer = start_gateway(valkey_url).client.post("/v1/session")
+    client = start_gateway(valkey_url).client
+    who = {"name": "default", "scopes": ["admin", "ingest", "read"], "keys": False}
+    assert client.get("/v1/session").json() == who
+    answer = client.post("/v1/session")
     assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
 
 

@@ -6,7 +6,6 @@ import gc
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,20 +22,22 @@ import redis
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, collection
 
 from verso_core.api_keys import mint
+from verso_core.jobs import Queue
 from verso_gateway.settings import Settings
 from verso_ledger import Damage, Ledger, Move
 
 EMBED = {"texts": ["a"]}
 
 
-def test_the_address_shows_browsers_a_page_and_others_where_to_go(client: httpx2.Client) -> None:
+def test_the_address_leads_browsers_to_the_console_and_others_to_the_api(
+    client: httpx2.Client,
+) -> None:
     browser = client.get("/", headers={"Accept": "text/html,*/*;q=0.8"})
-    assert (browser.status_code, browser.headers["content-type"][:9]) == (200, "text/html")
-    for path in re.findall(r'href="([^"]+)"', browser.text):
-        assert client.get(path).status_code in (200, 503)
+    assert (browser.status_code, browser.headers["location"]) == (303, "/console")
     found = client.get("/").json()
     assert found["name"] == "verso"
     assert client.get(found["api"]).status_code == 200
+    assert client.get(found["console"]).headers["content-type"].startswith("text/html")
 
 
 def test_alive_is_not_ready(client: httpx2.Client, worker: FakeWorker) -> None:
@@ -89,7 +90,7 @@ def test_every_route_but_health_asks_who_is_there(
 ) -> None:
     (tmp_path / "keys").write_text(f"ops {hashlib.sha256(b'k').hexdigest()}")
     client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
-    open_paths = {"/", "/healthz", "/readyz", "/docs/errors/{code}"}
+    open_paths = {"/", "/healthz", "/readyz", "/docs/errors/{code}", "/tei/health"}
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             assert ("security" in operation) == (path not in open_paths), (method, path)
@@ -290,3 +291,36 @@ def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, worker: FakeWor
         "buckets": state["recent"]["buckets"],
         "documents": 7,
     }
+
+
+def test_the_state_of_the_platform_is_one_answer(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.ledger.liveness.note_worker("w")
+    disk = {"bytes_free": 5, "bytes_total": 9, "bytes_floor": 1}
+    worker.ledger.liveness.note_serving("w", {"engines": 1, "disk_full": False, "disk": disk})
+    state = client.get("/v1/status").json()
+    queues = {one["queue"]: one for one in state["queues"]}
+    assert queues.keys() == set(Queue)
+    assert queues["bulk"]["queued"] == 0
+    assert state["workers"] == [{"worker": "w", "engines": 1, "disk_full": False, "disk": disk}]
+    assert (state["backlog"]["dead"], state["backlog"]["read_only"]) == (0, False)
+    assert state["scrubbed"].keys() == {"sound", "repaired", "damaged"}
+    assert state["ready"] is (state["reason"] is None)
+
+
+def test_a_map_is_a_job_and_what_it_is_coloured_by_is_checked(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    now = {"Prefer": "wait=20"}
+    assert client.post("/v1/project", json={"limit": 5}).status_code == 202
+    found = client.post("/v1/project", json={"limit": 5}, headers=now).json()
+    assert (found["records"], found["ids"]) == (0, [])
+    for wrong in ({"limit": 20_001}, {"colour": "label"}, {"label_key": "a"}, {"groups": 13}):
+        assert client.post("/v1/project", json=wrong, headers=now).status_code == 422
+
+
+def test_a_document_says_how_it_is_stored(client: httpx2.Client, worker: FakeWorker) -> None:
+    sent = {"documents": [{"id": "a/b", "text": "x"}]}
+    client.post("/v1/ingest", json=sent, headers={"Prefer": "wait=20"})
+    assert client.get("/v1/records/a/b").json()["id"] == "a/b"
+    assert client.get("/v1/records/none").json()["code"] == "document_unknown"
+    assert client.get("/v1/records/a/b", params={"limit": 65}).status_code == 422

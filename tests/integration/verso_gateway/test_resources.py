@@ -105,7 +105,7 @@ def test_what_nobody_answered_in_time_is_found_again_by_its_key(
 ) -> None:
     def ask() -> httpx2.Response:
         headers = {"Prefer": "wait=1", "Idempotency-Key": "late"}
-        return client.post("/v1/embeddings", json={"input": "a", "model": "m"}, headers=headers)
+        return client.post("/v1/embeddings", json={"input": "a", "model": "verso"}, headers=headers)
 
     worker.pause()
     seen = len(worker.seen)

@@ -13,7 +13,7 @@ from tests.wire import read_slice
 
 from verso_core import questions
 from verso_core.jobs import Kind, Queue
-from verso_core.jobs.train import Labelled, unpack_pairs, unpack_rows
+from verso_core.jobs.train import Labelled, unpack_groups, unpack_pairs, unpack_rows
 from verso_ledger import Ledger
 
 ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
@@ -54,9 +54,13 @@ def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger)
 
 @pytest.mark.parametrize(
     ("task", "source"),
-    [("answer", {"squad": made_up.squad()}), ("score", {"pairs": made_up.pairs()})],
+    [
+        ("answer", {"squad": made_up.squad()}),
+        ("score", {"pairs": made_up.pairs()}),
+        ("score", {"groups": made_up.groups()}),
+    ],
 )
-def test_questions_and_pairs_become_one_slice_each(
+def test_questions_pairs_and_groups_become_one_slice_each(
     client: httpx2.Client, trainer: Ledger, task: str, source: dict[str, Any]
 ) -> None:
     body = {"head": "mood", "task": task, "source": source, "recipe": {task: {"epochs": 1}}}
@@ -69,6 +73,8 @@ def test_questions_and_pairs_become_one_slice_each(
     [item] = work.items
     if task == "answer":
         assert questions.unpack(item.blob or b"") == questions.read(made_up.squad())
+    elif "groups" in source:
+        assert unpack_groups(item.blob or b"")[0].question == "what timed out, case 0"
     else:
         assert [pair.score for pair in unpack_pairs(item.blob or b"")][:2] == [1.0, 0.0]
 
@@ -129,6 +135,8 @@ def test_a_file_is_the_body_and_the_rest_the_query(
         ({"task": "answer", "source": {"squad": ASKED_TWICE}}, "duplicate_id"),
         ({"task": "score", "source": {"pairs": made_up.pairs(4)}}, "training_data_invalid"),
         ({"task": "score", "source": {"pairs": [{"text_1": "a"}]}}, "training_data_invalid"),
+        ({"task": "score", "source": {"groups": made_up.groups(4)}}, "training_data_invalid"),
+        ({"task": "score", "source": {"groups": [{"question": "a"}]}}, "training_data_invalid"),
         ({"head": "No Name"}, "request_invalid"),
         ({"task": "sing"}, "request_invalid"),
         ({"share": 1.5}, "request_invalid"),
@@ -140,11 +148,3 @@ def test_what_cannot_be_trained_on_is_refused_at_once(
     answer = client.post("/v1/train", json={**BODY, **change})
     assert _code(answer) == code
     assert trainer.maintenance.depths()[Queue.TRAIN].queued == 0
-
-
-def test_what_workers_serve_is_part_of_the_list_of_models(
-    client: httpx2.Client, worker: FakeWorker
-) -> None:
-    worker.ledger.liveness.note_serving("w", {"engines": 1})
-    worker.ledger.liveness.note_worker("w")
-    assert client.get("/v1/models").json()["serving"] == {"w": {"engines": 1}}

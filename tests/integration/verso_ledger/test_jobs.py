@@ -20,7 +20,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs import Kind, Queue, Status
-from verso_ledger import Commit, Ledger, Limits, NewJob, Phase, Policy
+from verso_ledger import Commit, DocumentWrite, Ledger, Limits, NewJob, Phase, Policy
 from verso_ledger.keys import key
 
 Jobs = Callable[..., NewJob]
@@ -461,3 +461,99 @@ def test_a_dead_server_is_ledger_unavailable(valkey_server: Callable[..., Any]) 
     server.start()
     assert ledger.jobs.known(["x"]) == set()
     ledger.close()
+
+
+# Faults that the simulation of the ledger found.
+
+
+def test_a_cancelled_job_leaves_no_dead_letter(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job_id = hasty.jobs.accept(new_job(Kind.INGEST, slices=2)).job_id
+    first, _ = hasty.leases.claim(Queue.BULK, owner="w", n=2)
+    hasty.leases.fail(first, VersoError("no"))
+    assert hasty.maintenance.backlog().dead == 1
+    assert hasty.jobs.cancel(job_id) is Status.CANCELLED
+    assert hasty.maintenance.backlog().dead == 0
+    assert raw.zcard(key("pending")) == 0
+    assert raw.keys(key("payload", "*")) == []
+    record = hasty.jobs.get(job_id)
+    assert (record.done, record.n_err) == (2, 4)
+
+
+def test_a_replayed_job_has_no_deadline_while_other_slices_run(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job_id = hasty.jobs.accept(new_job(Kind.INGEST, slices=2, deadline_s=60.0)).job_id
+    first, second = hasty.leases.claim(Queue.BULK, owner="w", n=2)
+    hasty.leases.fail(first, VersoError("no"))
+    raw.hset(key("job", job_id), "n_unverified", 1)  # another slice's texts did not read back
+    assert hasty.jobs.replay(job_id) is Status.QUEUED
+    assert raw.zcard(key("deadlines")) == 0
+    assert hasty.leases.commit(second, b"r", ok=2, errors=0) is Commit.DONE
+
+
+def test_a_job_is_kept_until_its_texts_are_verified(
+    ledger: Ledger,
+    new_job: Jobs,
+    new_collection: Callable[..., Any],
+    new_entry: Callable[..., bytes],
+    raw: redis.Redis,
+) -> None:
+    ledger.documents.collection_put(new_collection())
+    job_id = ledger.jobs.accept(new_job(Kind.INGEST, keep_s=100)).job_id
+    (lease,) = ledger.leases.claim(Queue.BULK, owner="w")
+    write = DocumentWrite("c", "d0", new_entry(lease.seq))
+    ledger.leases.commit(lease, b"r", ok=2, errors=0, documents=[write], verify_delay_s=0)
+    assert ledger.jobs.get(job_id).status is Status.SUCCEEDED
+    assert raw.ttl(key("job", job_id)) == -1
+    (verify,) = ledger.leases.claim(Queue.SCRUB, owner="w")
+    ledger.leases.commit_verified(verify, [("c", "d0", lease.seq)])
+    assert 0 < raw.ttl(key("job", job_id)) <= 100
+
+
+def test_a_slice_whose_job_is_gone_makes_no_other_job(
+    ledger: Ledger,
+    new_job: Jobs,
+    new_collection: Callable[..., Any],
+    new_entry: Callable[..., bytes],
+    raw: redis.Redis,
+) -> None:
+    ledger.documents.collection_put(new_collection())
+    job_id = ledger.jobs.accept(new_job(Kind.INGEST)).job_id
+    (lease,) = ledger.leases.claim(Queue.BULK, owner="w")
+    write = DocumentWrite("c", "d0", new_entry(lease.seq))
+    ledger.leases.commit(lease, b"r", ok=2, errors=0, documents=[write], verify_delay_s=0)
+    (verify,) = ledger.leases.claim(Queue.SCRUB, owner="w")
+    raw.delete(key("job", job_id))
+    assert ledger.leases.report_progress(verify, {"at": 1}) is Commit.DONE
+    assert ledger.leases.fail(verify, VersoError("no")) is Commit.DONE
+    assert raw.exists(key("job", job_id)) == 0
+
+
+def test_a_replayed_job_stays_dead_while_a_slice_of_it_cannot_be_revived(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job_id = hasty.jobs.accept(new_job(Kind.INGEST, slices=2)).job_id
+    for lease in hasty.leases.claim(Queue.BULK, owner="w", n=2):
+        hasty.leases.fail(lease, VersoError("no"))
+    raw.delete(key("payload", f"{job_id}.0"))
+    assert hasty.jobs.replay(job_id) is Status.QUEUED
+    (lease,) = hasty.leases.claim(Queue.BULK, owner="w", n=2)
+    hasty.leases.commit(lease, b"r", ok=2, errors=0)
+    assert hasty.jobs.get(job_id).status is Status.DEAD
+
+
+def test_a_repeated_claim_returns_no_lease_of_a_later_one(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    hasty.jobs.accept(new_job())
+    step = hasty.leases._scripts.run
+    call: list[str | int] = [Q, "w", 1, 60_000, "token", "", 0]
+    (first,) = step("claim", call)
+    assert step("claim", call) == [first]
+    raw.zadd(key("leased", Q), {first[0]: 0})  # its lease is over before the token is
+    hasty.maintenance.reap()
+    (later,) = hasty.leases.claim(Q, owner="w")
+    assert later.fence == 2
+    assert step("claim", call) == []

@@ -122,6 +122,58 @@ def test_groupings_leave_a_bulk_slot_to_what_others_take_in(ledger: Ledger, new_
     assert len(claim()) == 1
 
 
+def test_what_a_person_waits_for_does_not_wait_for_the_same_keys_ingest(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    """A worker of two usual slots and one that is kept; all ingests came first."""
+
+    def claim() -> list[str]:
+        found = ledger.leases.claim(Queue.BULK, owner="w", slots=3, kept=1)
+        return [lease.job_id for lease in found]
+
+    def bulk(kind: Kind, cost: int) -> str:
+        job = priced(new_job(kind, urgency=kind.urgency, tenant="one"), cost)
+        return ledger.jobs.accept(replace(job, queue=Queue.BULK)).job_id
+
+    ingests = [bulk(Kind.INGEST, 128 * 1024) for _ in range(4)]
+    assert [claim(), claim(), claim()] == [[ingests[0]], [ingests[1]], []]
+    grouping = bulk(Kind.CLUSTER, ClusterParams().cost(NoItem()))
+    assert [claim(), claim()] == [[grouping], []]
+    many_texts = bulk(Kind.CLASSIFY, 128 * 1024)
+    ledger.jobs.cancel(ingests[0])
+    assert claim() == [many_texts]  # it passes the ingests that wait
+    ledger.jobs.cancel(grouping)
+    assert [claim(), claim()] == [[ingests[2]], []]  # whichever slot runs them
+
+
+def test_heavy_ingests_leave_the_kept_slot_to_a_grouping(ledger: Ledger, new_job: Jobs) -> None:
+    def bulk(kind: Kind) -> str:
+        job = priced(new_job(kind, urgency=kind.urgency), 1 << 20)
+        return ledger.jobs.accept(replace(job, queue=Queue.BULK)).job_id
+
+    def claim() -> list[str]:
+        found = ledger.leases.claim(Queue.BULK, owner="w", slots=3, kept=1)
+        return [lease.job_id for lease in found]
+
+    heavy = [bulk(Kind.INGEST) for _ in range(2)]
+    assert [claim(), claim()] == [heavy[:1], []]  # one of the two usual slots stays free
+    groupings = [bulk(Kind.CLUSTER) for _ in range(2)]
+    assert [claim(), claim()] == [groupings[:1], []]
+
+
+def test_a_wake_up_is_sent_for_a_grouping_although_ingests_wait(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    """No slot listens. What waits was announced, to slots that it may take."""
+
+    def accepted(kind: Kind) -> bool:
+        job = replace(new_job(kind, urgency=kind.urgency), queue=Queue.BULK)
+        return ledger.jobs.accept(job).wakeup
+
+    wakes = [accepted(kind) for kind in (Kind.INGEST, Kind.INGEST, Kind.CLUSTER)]
+    assert wakes == [True, False, True]
+
+
 def test_an_urgent_job_passes_its_own_tenants_jobs_and_nobody_elses(
     ledger: Ledger, new_job: Jobs
 ) -> None:

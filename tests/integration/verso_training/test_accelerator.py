@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("accelerated")
     site = accelerator.announce(made / "site")
     paths = [str(site), *filter(None, sys.path), str(ROOT)]
-    more = ("tokens", "score", *(one.__name__ for one in accelerated.KINDS))
+    kinds = (*accelerated.KINDS, *accelerated.MORE) if _ALL else accelerated.KINDS
     subprocess.run(
-        [sys.executable, "-m", "tests.accelerated", made, *(more if _ALL else ())],
+        [sys.executable, "-m", "tests.accelerated", made, *(one.__name__ for one in kinds)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.DEVNULL,
         check=True,
@@ -108,6 +108,7 @@ def test_a_decoder_is_trained_there_and_goes_on_there(folder: Path) -> None:
     assert train.load_scale(folder / "decoder" / "run") == found["scale"]
 
 
+@pytest.mark.skipif(not _ALL, reason="fits a codec for half a minute: ACCELERATED=all")
 def test_a_decoder_is_trained_further_there_and_published(folder: Path) -> None:
     found = told(folder, "collected")
     assert found["kept"]

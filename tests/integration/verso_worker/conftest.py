@@ -1,4 +1,7 @@
-"""A worker's parts that stay for a module, and stores that are empty at each test's start."""
+"""A worker's parts that stay for the session, and stores that are empty at each test's start.
+
+To start an engine and a shard takes longer than most files' tests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
     """A shelf with the tiny artifact."""
     folder = tmp_path_factory.mktemp("shelf")
@@ -25,7 +28,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
         yield shelf
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
     folder = tmp_path_factory.mktemp("vectors")
     child = shard_child(folder / "kept", socket_path=folder / "v.sock", floor_mib=1)

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from verso_core import manifest
 from verso_core.errors import RequestInvalid, VectorInvalid
 from verso_core.manifest import Artifact
+from verso_worker.engine import guessing
+from verso_worker.engine.batching import BATCH_ROWS
 from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.encoder import Precision
 from verso_worker.engine.loading import load_service
-from verso_worker.engine.service import BATCH_ROWS, Service
+from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.records.artifact import golden_samples
 
@@ -273,8 +275,10 @@ def test_a_greedy_guess_is_the_likeliest_token_at_every_step(
     while len(tokens) < 12 and last != decoder.codec.eos:
         logits = cache.step(np.array([last])).logits[0].astype(np.float64)
         logits[decoder.codec.bos] = -np.inf
+        total = np.exp(logits).sum()
+        logits[guessing._repeating(tokens)] = -np.inf
         last = int(logits.argmax())
-        chances.append(np.exp(logits[last]) / np.exp(logits).sum())
+        chances.append(np.exp(logits[last]) / total)
         tokens.append(last)
     text = b"".join(service._vocabulary._pieces[t] for t in tokens if t != decoder.codec.eos)
     assert guess.text == text
@@ -287,6 +291,23 @@ def test_a_beam_finds_a_text_and_stops_at_the_limit(service: Service, coded: Cod
     assert all(guess.log_probability <= 0 and 0 < guess.confidence <= 1 for guess in guesses)
     [short] = service.guess(coded.vectors[:1], beam=4, max_tokens=1)
     assert len(service._vocabulary.tokenise([short.text])[0] or []) <= 1
+
+
+def test_a_guess_does_not_loop_and_has_the_cosine_of_its_own_vector(
+    service: Service, coded: Coded
+) -> None:
+    for beam in (1, 4):
+        guesses = service.guess(coded.vectors[:6], beam=beam, max_tokens=10_000)
+        for vector, guess in zip(coded.vectors, guesses, strict=False):
+            [tokens] = service._vocabulary.tokenise([guess.text])
+            assert tokens is not None
+            own = service.encode([guess.text]).vectors[0]
+            assert guess.cosine == pytest.approx(own @ vector / np.linalg.norm(vector), abs=1e-3)
+    prefix = [1, 2, 3, 4, 1, 2, 3]
+    assert guessing._repeating(prefix) == [4]
+    assert guessing._repeating(prefix[:-1]) == []
+    assert guessing._repeating([7] * 4) == [7]
+    assert guessing._repeating([7] * 3) == []
 
 
 @pytest.mark.parametrize(("beam", "max_tokens"), [(0, 5), (17, 5), (1, 0)])

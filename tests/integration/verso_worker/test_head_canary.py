@@ -1,24 +1,40 @@
-"""A classifier's canary beside its stable version: both are asked, and what differs is counted."""
+"""A classifier's canary beside its stable version: both are asked, and the worse one goes."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from verso_core import heads, registry
 from verso_core.errors import HeadUnknown
-from verso_core.heads import named
-from verso_core.jobs import Kind, Slice
-from verso_core.jobs.heads import Classification, Classified, ClassifyItem, ClassifyParams
+from verso_core.heads import Judged, named
+from verso_core.jobs import Kind, Result, Slice
+from verso_core.jobs.heads import (
+    Classification,
+    Classified,
+    ClassifyItem,
+    ClassifyParams,
+    FeedbackItem,
+    FeedbackParams,
+    FeedbackTaken,
+)
 from verso_core.registry import Channel
+from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.comparison import UNIT, Comparisons, Margins
 from verso_worker.models.heads import HeadStore
+from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.classify import Classify
+from verso_worker.rules.classify import Classify, Learned
+from verso_worker.rules.ports import StableRun
 
 DATA = Path(__file__).parents[2] / "data"
 ARTIFACT = DATA / "artifact-tiny"
@@ -29,6 +45,35 @@ LINES = {
     "retry": b"2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
     "frame": b"\tat org.example.worker.queue.fetch(queue.java:77)",
 }
+
+
+class Labels:
+    """Labels that people have checked, which change nothing."""
+
+    def add(self, head: str, version: str, rows: Mapping[bytes, Judged]) -> None:
+        """Take feedback."""
+
+    def rows(self, head: str, version: str) -> list[Judged]:
+        """Return no row."""
+        del head, version
+        return []
+
+
+class Sums:
+    """The sums of all workers."""
+
+    def __init__(self) -> None:
+        self.kept: Counter[str] = Counter()
+
+    def add(self, trial: str, counts: Mapping[str, int]) -> None:
+        """Add to the sums of the one trial there is."""
+        del trial
+        self.kept.update(counts)
+
+    def counts(self, trial: str) -> dict[str, int]:
+        """Return the sums."""
+        del trial
+        return dict(self.kept)
 
 
 @pytest.fixture
@@ -55,18 +100,68 @@ def swapped(models: Path, one: str, another: str) -> str:
     return made.version
 
 
-def classified(
-    models: Path, shelf: ArtifactStore
-) -> tuple[list[Classification], list[tuple[str, int, int]]]:
-    """Classify the lines; give what was said, and what was told of canary and stable version."""
-    told: list[tuple[str, int, int]] = []
-    served = HeadStore(models, shelf, on_compared=lambda *row: told.append(row))
-    params = ClassifyParams(heads=("kinds",), top_k=1)
-    items = tuple(ClassifyItem(text=line) for line in LINES.values())
-    work = Slice(Kind.CLASSIFY, params, items)
-    classify = Classify(cast(Any, None), cast(Any, None), served)  # texts need no stores
-    result = classify.run(work, None, job="a" * 32, timings=Timings())
-    return [item.heads[0] for item in result.items if isinstance(item, Classified)], told
+def renamed(models: Path) -> str:
+    """Make a version that says the same; gives its name."""
+    head = heads.load(STABLE).head
+    made = named(head.model_copy(update={"metrics": {"rows": 3.0}}))
+    folder = Path(shutil.copytree(STABLE, models / "heads/kinds" / made.version))
+    (folder / "head.json").write_text(made.model_dump_json())
+    return made.version
+
+
+class Place:
+    """A worker's heads, and what both versions of one say of the lines.
+
+    ``told``: what was told of canary and stable version; ``sums`` what all workers know of them.
+    No time is compared: it is this machine's.
+    """
+
+    def __init__(self, models: Path, shelf: ArtifactStore, **margins: float) -> None:
+        self.told: list[tuple[str, int, int]] = []
+        self.sums = Sums()
+        comparisons = Comparisons(self.sums, margins=Margins(**{"slower": 1e9} | margins))
+        self.heads = HeadStore(
+            models,
+            shelf,
+            comparisons=comparisons,
+            on_compared=lambda *row: self.told.append(row),
+        )
+        self.watcher = RegistryWatcher(
+            models,
+            shelf,
+            Metrics(CollectorRegistry()),
+            publish=lambda _state: None,
+            heads=self.heads,
+            comparisons=comparisons,
+        )
+        none = cast(Any, None)  # texts need no stores
+        self._classify = Classify(none, none, self.heads, none, Learned(Labels()))
+
+    def classified(self, *, job: str = "a" * 32) -> list[Classification]:
+        """Classify the lines, and give what the caller is told."""
+        params = ClassifyParams(heads=("kinds",), top_k=1)
+        items = tuple(ClassifyItem(text=line) for line in LINES.values())
+        work = Slice(Kind.CLASSIFY, params, items)
+
+        def do(job: str | None) -> Result[Classified]:
+            return self._classify.run(work, None, job=job, timings=Timings())
+
+        beside = StableRun(work, partial(do, None))
+        result = self.heads.run_job(["kinds"], do, job=job, beside=beside)
+        return [item.heads[0] for item in result.items if isinstance(item, Classified)]
+
+    def labelled(self) -> None:
+        """Send the right labels of the lines as feedback."""
+        items = tuple(FeedbackItem(text=line, label=label) for label, line in LINES.items())
+        work = Slice(Kind.FEEDBACK, FeedbackParams(head="kinds"), items)
+
+        def classify(
+            asked: Slice[ClassifyParams, ClassifyItem], job: str | None
+        ) -> Result[Classified]:
+            return self._classify.run(asked, None, job=job, timings=Timings())
+
+        taken = self._classify.judge(work, None, classify=classify)
+        assert {one.channel for one in taken.items if isinstance(one, FeedbackTaken)} == {"stable"}
 
 
 def best(found: list[Classification]) -> list[str]:
@@ -76,26 +171,81 @@ def best(found: list[Classification]) -> list[str]:
 def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
     shelf: ArtifactStore, models: Path
 ) -> None:
-    found, told = classified(models, shelf)
+    place = Place(models, shelf)
+    found = place.classified()
     assert {one.channel for one in found} == {"canary"}
     assert best(found) == ["retry", "request", "frame"]
-    assert told == [("kinds", 1, 2)]
+    assert place.told == [("kinds", 1, 2)]
+    place.heads.review()
+    assert place.sums.kept["differed"] == 2
+    assert place.sums.kept["agreement:sum"] == round(UNIT * 2 / 3)
 
 
 def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
     shelf: ArtifactStore, models: Path
 ) -> None:
     (models / "heads/kinds" / STABLE.name / "head.onnx").write_bytes(b"no graph")
-    found, told = classified(models, shelf)
-    assert best(found) == ["retry", "request", "frame"]
-    assert told == []
+    place = Place(models, shelf)
+    assert best(place.classified()) == ["retry", "request", "frame"]
+    assert place.told == []
 
 
 def test_without_a_canary_nothing_is_compared(shelf: ArtifactStore, models: Path) -> None:
     registry.promote(models, head="kinds")
-    found, told = classified(models, shelf)
-    assert {one.channel for one in found} == {"stable"}
-    assert told == []
+    place = Place(models, shelf)
+    assert {one.channel for one in place.classified()} == {"stable"}
+    assert place.told == []
+    place.labelled()
+    place.heads.review()
+    assert not place.sums.kept
+
+
+def test_a_canary_with_labels_swapped_withdraws_itself_by_what_it_says(
+    shelf: ArtifactStore, models: Path
+) -> None:
+    place = Place(models, shelf, differ=0.3)
+    place.watcher.open()
+    for number in range(100):
+        place.classified(job=str(number))
+        place.watcher.step()
+        if registry.read(models).rollout("kinds").canary is None:
+            break
+    gone = registry.read(models).rollout("kinds").withdrawn
+    assert gone is not None
+    assert "differs from the stable version on 67% of the texts" in gone.reason
+    assert {one.channel for one in place.classified()} == {"stable"}
+
+
+def test_a_canary_with_labels_swapped_withdraws_itself_by_labels_that_come_back(
+    shelf: ArtifactStore, models: Path
+) -> None:
+    """However much it may differ: a better version differs too, but its score is no worse."""
+    place = Place(models, shelf, differ=1.0)
+    place.watcher.open()
+    for _ in range(60):
+        place.labelled()
+        place.watcher.step()
+        if registry.read(models).rollout("kinds").canary is None:
+            break
+    gone = registry.read(models).rollout("kinds").withdrawn
+    assert gone is not None
+    assert "Brier score" in gone.reason
+
+
+def test_a_canary_that_is_as_good_stays(shelf: ArtifactStore, models: Path) -> None:
+    registry.assign(models, Channel.CANARY, None, head="kinds")
+    again = renamed(models)
+    registry.assign(models, Channel.CANARY, again, head="kinds", share=1.0)
+    place = Place(models, shelf)
+    place.watcher.open()
+    for number in range(30):
+        place.classified(job=str(number))
+        place.labelled()
+        place.watcher.step()
+    assert registry.read(models).rollout("kinds").canary == again
+    assert place.sums.kept["differed"] == 0
+    assert place.sums.kept["score:n"] == 90
+    assert place.sums.kept["brier:canary"] == place.sums.kept["brier:stable"]
 
 
 def test_who_starts_a_shelf_has_its_heads_loaded(shelf: ArtifactStore, models: Path) -> None:

@@ -53,6 +53,7 @@ def make_pipeline(
         lexicon=Bm25(),
         registry=ModelOperations(models),
         heads=HeadStore(models, artifacts),
+        feedback=ledger.feedback,
         tables=ledger.generations,
         fitter=FitProcess(artifacts.folder),
         **others,

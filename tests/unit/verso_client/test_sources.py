@@ -20,14 +20,14 @@ HOST = socket.gethostname()
 
 def documents(data: bytes, how: Format, name: str | None = "f") -> list[Document]:
     reading = Reading(how=how, name=name, metadata={"host": "a"})
-    return [one for one in read(io.BytesIO(data), "f", reading) if one is not None]
+    return [one for one in read(io.BytesIO(data), "f", reading) if isinstance(one, Document)]
 
 
 def of_file(path: Path, **chosen: object) -> dict[str, bytes | str]:
     """Return the texts of a file by their ids."""
     with path.open("rb") as stream:
         found = list(read(stream, str(path), Reading(**chosen)))  # type: ignore[arg-type]
-    return {one.id: one.text for one in found if one is not None and one.id is not None}
+    return {one.id: one.text for one in found if isinstance(one, Document) and one.id is not None}
 
 
 def test_lines_keep_every_byte_but_the_line_feed() -> None:
@@ -130,7 +130,7 @@ def test_the_lines_of_a_pipe_are_sent_within_a_second() -> None:
     with os.fdopen(reader, "rb") as stream:
         found = []
         for one in read(stream, "-", Reading(name="boot")):
-            found.append(None if one is None else one.text)
+            found.append(one.text if isinstance(one, Document) else None)
             if len(found) == 3:
                 assert 0.3 < time.monotonic() - started < 1.4
     thread.join()

@@ -22,6 +22,7 @@ from verso_core.heads import (
     SignalName,
     Stack,
     Task,
+    TextUnit,
     load,
     named,
     version_of,
@@ -112,6 +113,15 @@ def test_a_chunk_is_part_of_a_version_only_where_it_is_set() -> None:
     assert len(versions) == 1 + len(Portion)
 
 
+def test_what_a_head_that_scores_reads_is_part_of_its_version_where_it_is_set() -> None:
+    own = {"task": "score", "reads": "vector_pair", "labels": (), "none_label": None}
+    silent = Head(**CLASSIFY | own)
+    versions = {
+        version_of(silent.model_copy(update={"text_unit": one})) for one in (None, *TextUnit)
+    }
+    assert len(versions) == 1 + len(TextUnit)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -138,11 +148,12 @@ def test_a_description_that_is_none_is_refused(
         (CLASSIFY | {"none_label": "green"}, "none_label among the labels"),
         (CLASSIFY | {"reads": Reads.TOKENS}, "max_tokens"),
         (CLASSIFY | {"max_tokens": 64}, "max_tokens"),
-        (CLASSIFY | {"reads": Reads.VECTOR_PAIR}, "classify to read tokens, vector"),
+        (CLASSIFY | {"reads": Reads.VECTOR_PAIR}, "classify to read document, tokens, vector"),
         (CLASSIFY | {"base_weights": {"w": {"tensor": "v"}}}, "base_weights only"),
         (CLASSIFY | {"name": "../x"}, "name"),
         (ANSWER | {"stride": None}, "stride"),
         (ANSWER | {"chunk": "last"}, "no chunk for answer"),
+        (ANSWER | {"text_unit": "passage"}, "no text_unit for answer"),
         (CLASSIFY | {"chunk": "middle"}, "chunk"),
         (ANSWER | {"labels": ("a", "b")}, "no labels"),
         (ANSWER | {"base_weights": {"w": {"codes": "v"}}}, "scale"),

@@ -56,8 +56,36 @@ def test_a_file_from_before_there_were_heads_reads(models: Path) -> None:
     assert content == {
         "stable": "one",
         "canary": None,
-        "heads": {"mood": {"canary": "v1", "share": 0.5}},
+        "heads": {
+            "mood": {"canary": "v1", "share": 0.5, "trial": content["heads"]["mood"]["trial"]}
+        },
     }
+
+
+@pytest.mark.parametrize(("head", "version"), [(None, "two"), ("mood", "v2")])
+def test_each_trial_of_a_canary_has_a_name_of_its_own(
+    models: Path, head: str | None, version: str
+) -> None:
+    """A version that was withdrawn and is tried again starts with sums of zero."""
+
+    def trial() -> str | None:
+        return registry.read(models).rollout(head).trial_of_canary
+
+    assign(models, Channel.CANARY, version, head=head)
+    first = trial()
+    assign(models, Channel.CANARY, version, head=head, share=0.5)
+    assert trial() == first is not None
+    registry.withdraw(models, version, head=head, reason="it was worse")
+    assert trial() is None
+    assign(models, Channel.CANARY, version, head=head)
+    assert trial() not in (None, first)
+    registry.promote(models, head=head)
+    assert registry.read(models).rollout(head).trial is None
+
+
+def test_a_canary_from_before_there_were_trials_is_tried_by_its_version(models: Path) -> None:
+    (models / REGISTRY_NAME).write_text('{"stable": "one", "canary": "two"}')
+    assert registry.read(models).artifact.trial_of_canary == "two"
 
 
 def test_only_a_folder_that_is_there_can_be_assigned(models: Path) -> None:

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.api_document import DOCUMENT
 
 from verso_gateway import openapi
-from verso_gateway.app import create_app
-from verso_gateway.settings import Settings
 
-DOCUMENT = create_app(Settings()).openapi()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-FOREIGN = ("/v1/embeddings", "/v1/models", "/v1/rerank")
+FOREIGN = ("/v1/embeddings", "/v1/models", "/v1/rerank", "/v2/", "/tei")
 """Routes of other protocols, which follow theirs."""
 OPERATIONS = {
     operation["operationId"]: operation

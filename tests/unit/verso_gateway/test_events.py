@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from fastapi.sse import ServerSentEvent
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import QueueFull, RequestInvalid
 from verso_gateway import events
 from verso_ledger import Event
 
@@ -31,6 +32,38 @@ async def test_a_stopping_gateway_ends_streams_without_an_end_event() -> None:
     until = [asyncio.Event().wait(), closing.wait()]
     coming = _events("queued", pause_s=9)
     assert [event async for event in events.stream(coming, until=until)] == []
+
+
+async def _parts(*names: str, pause_s: float = 0.0) -> AsyncIterator[ServerSentEvent]:
+    for name in names:
+        await asyncio.sleep(pause_s)
+        if name == "full":
+            raise QueueFull("too much")
+        yield ServerSentEvent(event=name, raw_data="{}")
+
+
+async def test_an_error_is_the_last_event_of_a_result_in_parts() -> None:
+    coming = events.parts(_parts("hits", "full", "end"), until=[asyncio.Event().wait()])
+    found = [data async for data in coming]
+    assert found[0] == b"event: hits\ndata: {}\n\n"
+    assert b"event: error" in found[1]
+    assert b'"code": "queue_full"' in found[1]
+    assert len(found) == 2
+
+
+async def test_a_comment_comes_where_no_part_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_PING_S", 0.01)
+    coming = events.parts(_parts("end", pause_s=0.05), until=[asyncio.Event().wait()])
+    found = [data async for data in coming]
+    assert found[0].startswith(b": ")
+    assert found[-1].startswith(b"event: end")
+
+
+async def test_a_result_in_parts_ends_where_the_gateway_stops() -> None:
+    closing = asyncio.Event()
+    closing.set()
+    coming = events.parts(_parts("end", pause_s=9), until=[closing.wait()])
+    assert [data async for data in coming] == []
 
 
 def test_only_ids_of_our_own_are_gone_on_from() -> None:

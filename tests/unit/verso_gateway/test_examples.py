@@ -16,7 +16,7 @@ from tests import made_up
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
-from verso_core.jobs.train import unpack_pairs, unpack_rows
+from verso_core.jobs.train import unpack_groups, unpack_pairs, unpack_rows
 from verso_gateway.bodies import examples, reading
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
@@ -49,7 +49,7 @@ def as_csv(rows: Rows) -> bytes:
 
 
 async def from_body(rows: Rows, *, name: str = "rows") -> Examples:
-    task = "score" if name == "pairs" else "classify"
+    task = "classify" if name == "rows" else "score"
     body = {"head": "mood", "task": task, "source": {name: rows}}
     _, found = await examples.from_body(request(json.dumps(body).encode()))
     assert found is not None
@@ -115,6 +115,15 @@ async def test_however_pairs_come_they_are_the_same() -> None:
     found = [await way for way in ways]
     assert found[0] == found[1] == found[2]
     assert len(unpack_pairs(found[0].packed)) == found[0].count == len(PAIRS)
+
+
+async def test_however_groups_come_they_are_the_same() -> None:
+    groups = made_up.groups(20)
+    found = [await from_body(groups, name="groups"), await from_lines(groups, Task.SCORE)]
+    assert found[0] == found[1]
+    assert len(unpack_groups(found[0].packed)) == found[0].count == 20
+    with pytest.raises(TrainingDataInvalid, match="expected pairs or groups, got 20 and 20"):
+        await from_lines([*groups, *PAIRS[:20]], Task.SCORE)
 
 
 async def test_a_bad_row_of_a_large_body_is_named() -> None:

@@ -52,6 +52,7 @@ def _sent(body: bytes, coding: str, *, part_bytes: int = 4096) -> tuple[int, byt
         _echo,
         body_bytes=LIMIT_BYTES,
         upload_bytes=LIMIT_BYTES,
+        file_bytes=LIMIT_BYTES,
         feed_bytes=1 << 20,
         held_bytes=2 * LIMIT_BYTES,
         stall_timeout_s=5.0,

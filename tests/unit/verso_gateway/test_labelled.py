@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verso_core.errors import TrainingDataInvalid
-from verso_core.jobs.train import Labelled, Scored
-from verso_gateway.bodies.labelled import Columns, from_csv, from_lines, of_json, pair
+from verso_core.jobs.train import Grouped, Labelled, Scored
+from verso_gateway.bodies.labelled import Columns, from_csv, from_lines, group, of_json, pair
 
 NAMES = ("text", "label")
 ROW = Columns().row
@@ -90,6 +90,17 @@ def test_pairs_come_in_the_same_three_ways() -> None:
     assert from_lines(lines, pair) == pairs
     csv = b'text_1,text_2,score,split\na,b,0.25,\n"a, b",c,1,test\n'
     assert from_csv(csv, pair, names=PAIR) == pairs
+
+
+def test_groups_come_as_lines() -> None:
+    line = b'{"question": "a", "right": ["b"], "wrong": ["c", "d"], "split": "test"}\n'
+    assert from_lines(line, group) == [Grouped("a", ("b",), ("c", "d"), "test")]
+
+
+@pytest.mark.parametrize("right", [b'"b"', b"[]", b"[1.5]", b'[""]', b"null", b'["\\ud800"]'])
+def test_passages_are_texts(right: bytes) -> None:
+    with pytest.raises(TrainingDataInvalid, match="line 1: expected"):
+        from_lines(b'{"question": "a", "wrong": ["c"], "right": ' + right + b"}", group)
 
 
 @pytest.mark.parametrize("score", [b'"high"', b"1.01", b"-0.1", b"true", b'"nan"', b"[1]", b"null"])

@@ -22,6 +22,7 @@ from verso_ledger import (
     connection,
 )
 from verso_ledger.connection import translated
+from verso_ledger.events.job_events import JobChanges
 from verso_ledger.keys import NAMES, key
 from verso_ledger.scripts import SHARED, source
 
@@ -151,3 +152,17 @@ def test_a_ledger_may_be_at_a_unix_socket(url: str) -> None:
         connection.connect_async(url).connection_pool,
     ]
     assert [pool.make_connection().db for pool in pools] == [0, 0]
+
+
+def test_changes_are_noted_until_there_are_too_many_of_them() -> None:
+    changes = JobChanges()
+    assert changes.take() is None  # at first any job may have changed
+    for job in ("a", "b", "a"):
+        changes.note(job)
+    assert changes.is_set()
+    assert changes.take() == ["a", "b"]
+    assert not changes.is_set()
+    assert changes.take() == []
+    for n in range(5000):
+        changes.note(str(n))
+    assert changes.take() is None

@@ -92,5 +92,7 @@ def test_each_question_has_its_answer_in_the_corpus(documents: list[Document]) -
 
 def test_a_part_of_the_corpus_has_the_answer_to_each_question() -> None:
     some = [document.id for document in sample.documents(100)]
-    assert 50 < len(some) <= 100
+    assert len(some) == 100
     assert {name for question in sample.questions() for name in question.right} <= set(some)
+    assert len(sample.documents(2000)) == 2000
+    assert sample.documents(10**6) == sample.documents()

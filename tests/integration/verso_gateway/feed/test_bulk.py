@@ -125,6 +125,46 @@ def test_indexes_are_routed_by_rules(
     assert [one.collection for one in stored.records(2)] == ["app-logs", "web"]
 
 
+def test_a_rule_may_keep_whole_records(
+    valkey_url: str, worker: object, stored: Ledger, start_gateway: Any
+) -> None:
+    gateway = start_gateway(valkey_url, feed_routes="audit-*=audit:record, *=logs")
+    row = b'{"@timestamp": "2026-11-23T03:46:06.5Z",  "message": "m", "host": "a", "user": 7}'
+    actions = b'{"index":{"_index":"audit-db-2026.11.23"}}', b'{"index":{"_index":"x"}}'
+    body = b"".join(b"%b\n%b\n" % (action, row) for action in actions)
+    assert gateway.client.post("/es/_bulk", content=body, headers=NDJSON).json()["errors"] is False
+    record = {"body": {"stringValue": "m"}, "severityText": "INFO", "timeUnixNano": "5"}
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "audit-db"}}]}
+    sent = {"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record]}]}]}
+    assert gateway.client.post("/v1/logs", json=sent).status_code == 200
+    whole = [one for one in stored.records(3) if one.collection == "audit"]
+    [document] = [one for one in whole if one.text == row.decode()]
+    assert (document.labels, document.attributes) == ({"host": "a"}, {})
+    assert document.time == "2026-11-23T03:46:06.500000000Z"
+    [otlp] = [one for one in whole if one is not document]
+    assert json.loads(otlp.text) == {
+        "resource": {"service.name": "audit-db"},
+        "scope": {},
+        "body": "m",
+        "severityText": "INFO",
+        "timeUnixNano": 5,
+    }
+    assert otlp.labels == {"service": "audit-db", "level": "info"}
+
+
+def test_what_says_the_same_may_be_taken_for_a_repeat(
+    valkey_url: str, worker: object, stored: Ledger, start_gateway: Any
+) -> None:
+    gateway = start_gateway(valkey_url, feed_deduplicate=True)
+    other = {**DOCUMENT, "@timestamp": "2026-11-23T03:46:06.6Z"}
+    for _ in range(2):
+        found = send(gateway.client, *[{"create": {}}, DOCUMENT] * 2, path="/es/app/_bulk")
+        assert [item["create"]["status"] for item in found["items"]] == [201, 201]
+    send(gateway.client, {"create": {}}, other, path="/es/app/_bulk")
+    send(gateway.client, {"create": {"_id": "1"}}, DOCUMENT, path="/es/app/_bulk")
+    assert stored.texts(3) == ["disk full"] * 3
+
+
 def test_a_queue_that_stays_full_is_429_and_nothing_is_accepted(
     valkey_url: str, worker: Any, stored: Ledger, start_gateway: Any
 ) -> None:

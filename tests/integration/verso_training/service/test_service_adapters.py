@@ -18,9 +18,9 @@ from tests.wire import Item, Result, cut
 
 from verso_core import heads, questions, registry
 from verso_core.errors import HeadUnknown, QuestionTooLong, RequestInvalid
-from verso_core.heads import Task
+from verso_core.heads import Task, TextUnit
 from verso_core.jobs import Kind, Queue, Status
-from verso_core.jobs.train import Scored, pack_pairs
+from verso_core.jobs.train import Grouped, Scored, pack_groups, pack_pairs
 from verso_core.registry import Channel
 from verso_ledger import Ledger, NewJob
 from verso_training.config import RecipeInvalid
@@ -123,6 +123,17 @@ def test_a_scorer_is_trained_on_pairs(bench: Bench) -> None:
     assert (head.task, head.lineage.recipe["score"]["rank"]) == (Task.SCORE, 8)
     assert head.metrics["test_auroc"] > 80
     assert result["rows"] == {"train": 84, "validation": 18, "test": 18}
+
+
+def test_a_scorer_that_is_trained_on_groups_reads_passages(bench: Bench) -> None:
+    groups = [
+        Grouped(g["question"], tuple(g["right"]), tuple(g["wrong"])) for g in made_up.groups()
+    ]
+    result = training_job.train(folder(bench, Task.SCORE, pack_groups(groups), epochs=12))
+    head = heads.load(bench.models / "heads" / "manual" / result["version"]).head
+    assert (head.task, head.text_unit, head.max_tokens) == (Task.SCORE, TextUnit.PASSAGE, 256)
+    assert head.metrics["test_mrr"] > 80
+    assert result["rows"] == {"train": 42, "validation": 9, "test": 9}
 
 
 def test_a_head_goes_on_from_one_that_serves(bench: Bench) -> None:

@@ -35,7 +35,7 @@ from verso_ledger.connection import connect
 from verso_ledger.keys import key
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.ports import OnProgress, SliceOutcome
+from verso_worker.rules.ports import SliceOutcome
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -224,7 +224,7 @@ def test_records_are_grouped_by_template_with_what_is_new(bench: Bench) -> None:
     ]
     assert described == [
         (5, "session <*> opened", 0.0, 4.0, False),
-        (2, "disk <*> failed", 5.0, 6.0, True),
+        (2, "disk sd<*> failed", 5.0, 6.0, True),
     ]
     assert (item["records"], item["clusters"], item["alone"], item["unread"]) == (7, 2, 0, 0)
     assert shown[1][0] in lines[5:]
@@ -304,10 +304,10 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
     """The pipeline stands behind the dispatcher as in life, but one text breaks it."""
     whole = bench.pipeline.run
 
-    def breaks(work: AnySlice, *, seq: int, on_progress: OnProgress) -> SliceOutcome:
+    def breaks(work: AnySlice, *, seq: int, **reported: Any) -> SliceOutcome:
         if any(getattr(item, "text", b"") == b"poison" for item in work.items):
             raise ZeroDivisionError
-        return whole(work, seq=seq, on_progress=on_progress)
+        return whole(work, seq=seq, **reported)
 
     monkeypatch.setattr(bench.pipeline, "run", breaks)
     items = [Item({"id": f"n{n}", "metadata": {}}, b"text %d" % n) for n in range(9)]
@@ -328,10 +328,10 @@ def test_work_that_came_before_codecs_were_checked_is_tried_until_they_are(
     """On a first start that may take minutes: such attempts are no errors of the slice."""
     whole, early = bench.pipeline.run, [NotReady("codecs are checked")]
 
-    def refuses(work: AnySlice, *, seq: int, on_progress: OnProgress) -> SliceOutcome:
+    def refuses(work: AnySlice, *, seq: int, **reported: Any) -> SliceOutcome:
         if early:
             raise early.pop()
-        return whole(work, seq=seq, on_progress=on_progress)
+        return whole(work, seq=seq, **reported)
 
     monkeypatch.setattr(bench.pipeline, "run", refuses)
     assert bench.ingest({"a": b"a text", "b": b"another"}) is Status.RUNNING

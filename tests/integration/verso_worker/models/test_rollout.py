@@ -226,7 +226,8 @@ def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
         nothing: Any = None  # no slice is run
         others = dict.fromkeys(
-            ("logs", "migrations", "lexicon", "registry", "heads", "tables", "fitter"), nothing
+            ("logs", "migrations", "lexicon", "registry", "heads", "feedback", "tables", "fitter"),
+            nothing,
         )
         return Pipeline(models, nothing, nothing, **others)
 

@@ -132,6 +132,15 @@ def test_groups_are_the_statements_with_their_counts(filled: Stores) -> None:
     assert len(near.groups) <= len(again.groups)
 
 
+def test_statements_are_the_points_of_a_map(filled: Stores) -> None:
+    found = ask(filled, Kind.PROJECT)
+    assert sum(found.lines) == 2 * LINES
+    assert list(found.lines) == sorted(found.lines, reverse=True)
+    assert len(found.ids) == len(found.x) == len(found.templates) == found.records
+    assert sum(one.points for one in found.colours) == found.records
+    assert set(ask(filled, Kind.PROJECT, colour="none").colour) == {-1}
+
+
 def test_deleting_is_counted_and_the_text_shrinks(filled: Stores) -> None:
     before = stats(filled)
     size = len(lines(LINES, host="a")) + len(lines(LINES, start=LINES, host="b"))

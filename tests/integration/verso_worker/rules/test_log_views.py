@@ -100,6 +100,21 @@ def test_volume_counts_the_lines_of_each_interval(
     assert series == Counter(row["labels"].get("level") for row in rows)
 
 
+@WHERE
+def test_volume_counts_the_lines_that_have_a_text(
+    logs: Stores, ask: Callable[..., Asked], where: Asked
+) -> None:
+    rows = rows_of(logs, where)
+    for text in ("7", "no such text"):
+        having = [row for row in rows if text in row["text"]]
+        found = ask(Kind.VOLUME, interval_s=60.0, by="level", contains=text, **where)
+        assert found["lines"] == len(having)
+        counts = dict(zip(found["starts"], found["counts"], strict=True))
+        assert {at: n for at, n in counts.items() if n} == Counter(
+            seconds(row["time"]) // 60 * 60 for row in having
+        )
+
+
 def test_some_sixty_intervals_are_shown_by_default(ask: Callable[..., Asked]) -> None:
     found = ask(Kind.VOLUME)
     assert (found["interval_s"], len(found["starts"])) == (60.0, 50)
@@ -147,6 +162,43 @@ def test_statements_say_how_often_and_when(
         if times:
             assert min(one["first_seen"] for one in own) == min(times)
             assert max(one["last_seen"] for one in own) == max(times)
+
+
+@WHERE
+def test_statements_are_counted_by_interval(
+    logs: Stores, ask: Callable[..., Asked], where: Asked
+) -> None:
+    rows = rows_of(logs, where)
+    found = ask(Kind.STATEMENTS, interval_s=60.0, **where)
+    total: Counter[float] = Counter()
+    for one in found["statements"]:
+        assert sum(one["counts"]) == one["count"]
+        first, last = (int(one[name] // 60 * 60) for name in ("first_seen", "last_seen"))
+        counts = {at: n for at, n in zip(found["starts"], one["counts"], strict=True) if n}
+        assert (min(counts), max(counts)) == (first, last)
+        total.update(counts)
+    assert total == Counter(seconds(row["time"]) // 60 * 60 for row in rows)
+
+
+def test_intervals_of_statements_are_those_of_the_volume(ask: Callable[..., Asked]) -> None:
+    found = ask(Kind.STATEMENTS, interval_s=20.0)
+    volume = ask(Kind.VOLUME, interval_s=20.0)
+    assert found["starts"] == volume["starts"]
+    summed = [
+        sum(counts) for counts in zip(*(one["counts"] for one in found["statements"]), strict=True)
+    ]
+    assert summed == volume["counts"]
+    assert "counts" not in ask(Kind.STATEMENTS)["statements"][0]
+
+
+def test_one_statement_is_counted_alone(logs: Stores, ask: Callable[..., Asked]) -> None:
+    every = ask(Kind.STATEMENTS, interval_s=60.0)["statements"]
+    for one in every:
+        assert ask(Kind.STATEMENTS, interval_s=60.0, statement=one["id"])["statements"] == [one]
+    assert ask(Kind.STATEMENTS, statement="999999")["distinct"] == 0
+    asked = {"collection": NAME, "interval_s": 0.5}
+    status, _ = logs.do(Kind.STATEMENTS, asked, [Item({})], queue=Queue.INTERACTIVE)
+    assert status is Status.FAILED
 
 
 def test_statements_that_are_new_since_a_time(logs: Stores, ask: Callable[..., Asked]) -> None:

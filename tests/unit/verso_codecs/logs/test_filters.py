@@ -39,11 +39,35 @@ def test_tokens_of_a_question() -> None:
 def test_few_other_tokens_are_found() -> None:
     lines = b"".join(b"user u%d at 10.0.%d.7\n" % (number, number % 40) for number in range(128))
     held = filters.build(parsed_of(lines), first=0, count=128)
-    assert len(held) <= 3 + (168 * filters.BITS + 7) // 8
+    assert len(held) <= 5 + (168 * filters.BITS + 7) // 8
     wrong = sum(filters.contains(held, b"w%d" % number) for number in range(1000, 3000))
     assert wrong < 60
     empty = filters.build(parsed_of(b"no values\n"), first=0, count=1)
     assert filters.find([empty, held, empty], b"10.0.39.7") == [1]
+
+
+@given(st.integers(0, 3000), st.integers(0, 10**6))
+def test_a_set_of_any_size_holds_what_was_put_in(count: int, first: int) -> None:
+    names = [b"v1.%d" % number for number in range(first, first + count)]
+    held = filters.build(parsed_of(b"\n".join(names)), first=0, count=count)
+    filters.check(held)
+    assert len(held) <= 5 + (count * filters.BITS + 7) // 8
+    joined = filters.join([held])
+    assert all(filters.find_joined(joined, name) for name in names)
+
+
+def test_of_a_large_set_one_of_512_others_is_found() -> None:
+    lines = b"\n".join(b"v1.%d" % number for number in range(20_000))
+    joined = filters.join([filters.build(parsed_of(lines), first=0, count=20_000)])
+    wrong = sum(filters.find_joined(joined, b"w%d" % number).item() for number in range(10_000))
+    assert wrong < 1.6 * 10_000 / 512
+
+
+def test_filters_written_before_are_read() -> None:
+    bloom = bytes.fromhex("0177dd1325a8b2b9e7d65bcbe1")  # of 8 tokens, version 1
+    filters.check(bloom)
+    assert all(filters.contains(bloom, b"10.0.%d.7" % number) for number in range(8))
+    assert not filters.contains(bloom, b"u124")
 
 
 def test_times_are_no_tokens() -> None:
@@ -51,8 +75,10 @@ def test_times_are_no_tokens() -> None:
     assert not filters.contains(held, b"2015-10-18")
 
 
-def test_every_flipped_bit_is_found() -> None:
-    held = filters.build(parsed_of(b"user u123 at 10.0.7.7"), first=0, count=1)
+@pytest.mark.parametrize("names", [2, 200])
+def test_every_flipped_bit_is_found(names: int) -> None:
+    lines = b"\n".join(b"user v1.%d" % number for number in range(names))
+    held = filters.build(parsed_of(lines), first=0, count=names)
     for at in range(8 * len(held)):
         damaged = bytearray(held)
         damaged[at // 8] ^= 1 << at % 8

@@ -18,7 +18,10 @@ import verso_codecs
 ROOT = Path(verso_codecs.__file__).parent
 LINE = re.compile(r"^# Compiled with what it imports: [0-9a-f]*$", re.MULTILINE)
 # In an order in which no file is taken before those that it imports.
-FILES = ("logs/shapes.py", "logs/parsing.py", "logs/values.py", "logs/filters.py", "logs/times.py")
+FILES = (
+    "logs/shapes.py", "logs/parsing.py", "logs/values.py", "logs/ribbon.py", "logs/filters.py",
+    "logs/times.py",
+)  # fmt: skip
 _IMPORT = re.compile(r"^from verso_codecs\.([\w.]+) import", re.MULTILINE)
 
 

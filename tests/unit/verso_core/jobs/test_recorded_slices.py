@@ -20,7 +20,7 @@ NO_LIMIT = 1 << 30
 SINCE = {
     *(Kind.LIST, Kind.COUNT, Kind.FACETS, Kind.UPDATE, Kind.DELETE_MATCHING),
     *(Kind.COLLECTION_CHANGE, Kind.FIT, Kind.INGEST_LINES, Kind.LINES),
-    *(Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS),
+    *(Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS, Kind.PROJECT, Kind.RECORDS, Kind.FEEDBACK),
 }
 """Kinds that the version before did not have."""
 

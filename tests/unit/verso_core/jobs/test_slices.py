@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import string
 import types
@@ -60,6 +61,7 @@ _PARAMS: dict[str, st.SearchStrategy[Any]] = {
     "eps": st.floats(0.01, 2),
     "min_samples": st.integers(1, 9),
     "min_size": st.integers(2, 9),
+    "groups": st.integers(2, 12),
     "representatives": st.integers(0, 9),
     "name": _NAME,
     "collection": _NAME,
@@ -71,11 +73,10 @@ _PARAMS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@functools.cache  # a strategy costs more to make than a value to draw
 def values(annotation: Any) -> st.SearchStrategy[Any]:
     """Make values of a type that a contract uses."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return values(arguments[0])
     if origin in (Union, types.UnionType):
         return st.one_of(*map(values, arguments))
     if origin is Literal:
@@ -104,14 +105,19 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
     return built(annotation)
 
 
+@functools.cache
+def hints_of(cls: Any) -> dict[str, Any]:
+    """Return the types of a contract's fields."""
+    return typing.get_type_hints(cls)
+
+
 @st.composite
-def built(draw: st.DrawFn, cls: type[Any]) -> Any:
+def built(draw: st.DrawFn, cls: Any) -> Any:
     """Build a contract's object with some of its fields set."""
-    if is_dataclass(cls):
-        hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
+    if isinstance(cls, type) and is_dataclass(cls):
         return cls(**{one.name: draw(values(hints[one.name])) for one in fields(cls)})
     given_fields = {}
-    hints = typing.get_type_hints(cls, include_extras=True)
     for name, field in cls.model_fields.items():
         special = name in ("text", "text_base64", "error", "vector") and cls is not Embedded
         if not special and (field.is_required() or draw(st.booleans())):

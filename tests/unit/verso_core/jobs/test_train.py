@@ -10,13 +10,18 @@ from pydantic import ValidationError
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs.train import (
+    Grouped,
     Labelled,
     Scored,
     TrainRequest,
+    check_groups,
     check_pairs,
     check_rows,
+    holds_groups,
+    pack_groups,
     pack_pairs,
     pack_rows,
+    unpack_groups,
     unpack_pairs,
     unpack_rows,
 )
@@ -34,6 +39,37 @@ def test_rows_read_back_as_they_were(rows: list[Labelled]) -> None:
 @given(st.lists(st.builds(Scored, st.text(), st.text(), st.floats(0, 1))))
 def test_pairs_read_back_as_they_were(pairs: list[Scored]) -> None:
     assert unpack_pairs(pack_pairs(pairs)) == pairs
+
+
+@given(
+    st.lists(
+        st.builds(
+            Grouped,
+            st.text(),
+            st.lists(st.text()).map(tuple),
+            st.lists(st.text()).map(tuple),
+            st.sampled_from([None, "test"]),
+        ),
+        min_size=1,
+    )
+)
+def test_groups_read_back_as_they_were_and_are_told_from_pairs(groups: list[Grouped]) -> None:
+    packed = pack_groups(groups)
+    assert holds_groups(packed)
+    assert unpack_groups(packed) == groups
+    assert not holds_groups(pack_pairs([Scored("a", "b", 1.0)]))
+
+
+def test_groups_are_enough_and_no_passage_is_right_and_wrong() -> None:
+    made = [Grouped(f"question {n}", ("right",), ("wrong",)) for n in range(12)]
+    check_groups(made)
+    with pytest.raises(TrainingDataInvalid, match="expected 12 groups or more"):
+        check_groups(made[:11])
+    with pytest.raises(TrainingDataInvalid, match="expected 12 groups or more of 3 questions"):
+        check_groups([Grouped("one", ("right",), ("wrong",))] * 12)
+    both = Grouped("question 3", ("another",), ("right",))
+    with pytest.raises(TrainingDataInvalid, match="group 12: expected each passage"):
+        check_groups([*made, both])
 
 
 def some_pairs(count: int = 20) -> list[Scored]:

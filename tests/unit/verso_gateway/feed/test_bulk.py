@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.errors import IdInvalid, KindUnsupported, RequestInvalid
+from verso_core.errors import BodyTooLarge, IdInvalid, KindUnsupported, RequestInvalid
 from verso_gateway.feed import bulk
-from verso_gateway.feed.records import FieldMap, LogRecord
+from verso_gateway.feed.records import MOST_RECORDS, FieldMap, LogRecord
 
 
 def body(*rows: object) -> bytes:
@@ -88,3 +88,8 @@ def test_what_is_no_action_ends_the_request(data: bytes) -> None:
 def test_any_lines_are_actions_or_refused(rows: list[bytes]) -> None:
     with contextlib.suppress(RequestInvalid):
         assert len(bulk.decode(b"\n".join(rows), FieldMap(), index="i")) <= len(rows)
+
+
+def test_a_body_of_very_many_lines_is_refused_before_they_are_objects() -> None:
+    with pytest.raises(BodyTooLarge):
+        bulk.decode(b"\n" * (2 * MOST_RECORDS + 1), FieldMap())

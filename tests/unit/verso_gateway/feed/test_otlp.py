@@ -15,8 +15,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as Sent
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import BodyTooLarge, RequestInvalid
 from verso_core.jobs.log_records import TimeFrom
+from verso_gateway.bodies.reading import MOST_LISTED
 from verso_gateway.feed import otlp
 from verso_gateway.feed.records import FieldMap, LogRecord
 
@@ -225,3 +226,44 @@ JSON_VALUES = st.recursive(
 def test_any_json_is_a_request_or_refused(value: object) -> None:
     with contextlib.suppress(RequestInvalid):
         assert isinstance(otlp.decode_json(json.dumps(value).encode(), FieldMap()), list)
+
+
+def nested(kind: str, depth: int) -> bytes:
+    """Write a value; the parser takes more levels than the standard library writes."""
+    begin, end = b'{"%b": {"values": [' % kind.encode(), b"]}}"
+    if kind == "kvlistValue":
+        begin, end = begin + b'{"key": "a", "value": ', b"}" + end
+    return begin * depth + b'{"stringValue": "x"}' + end * depth
+
+
+def with_records(*records: bytes) -> bytes:
+    return b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [%b]}]}]}' % b", ".join(records)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [nested("arrayValue", 240), nested("kvlistValue", 240), b'{"intValue": "%b"}' % (b"9" * 20)],
+    ids=["arrays", "objects", "integer"],
+)
+def test_a_value_that_no_json_holds_costs_its_record(value: bytes) -> None:
+    body = with_records(
+        b'{"body": {"stringValue": "first"}}',
+        b'{"body": {"kvlistValue": {"values": [{"key": "a", "value": %b}]}}}' % value,
+        b'{"body": {"stringValue": "m"}, "attributes": [{"key": "a", "value": %b}]}' % value,
+        b'{"body": {"stringValue": "last"}}',
+    )
+    found = otlp.decode_json(body, FieldMap())
+    assert [isinstance(one, LogRecord) for one in found] == [True, False, False, True]
+
+
+def test_values_may_be_nested_as_deep_as_in_protobuf() -> None:
+    body = with_records(
+        *(b'{"body": %b}' % nested(kind, 30) for kind in ("kvlistValue", "arrayValue"))
+    )
+    assert all(isinstance(one, LogRecord) for one in otlp.decode_json(body, FieldMap()))
+
+
+def test_a_body_with_too_many_values_is_refused_before_it_is_read() -> None:
+    body = b'{"resourceLogs": [%b 1]}' % (b"[]," * (MOST_LISTED + 2048))
+    with pytest.raises(BodyTooLarge):
+        otlp.decode_json(body, FieldMap())

@@ -130,3 +130,11 @@ def test_keys_that_would_become_the_same_are_kept_apart() -> None:
 @given(st.binary())
 def test_any_bytes_are_read(data: bytes) -> None:
     assert len(mapping.decode(data, FieldMap())) <= data.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("depth", [8, 250, 260, 900])
+def test_a_row_nested_deeper_than_json_is_written_is_kept_whole(depth: int) -> None:
+    row = b'{"message": "m", "a": %b1%b}' % (b'{"a":' * depth, b"}" * depth)
+    found = record(row)
+    assert (found.text, found.attributes) == (row, b"") or json.loads(found.attributes)
+    assert depth > 250 or found.text == b"m"

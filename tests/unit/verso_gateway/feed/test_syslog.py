@@ -86,6 +86,15 @@ def test_messages_of_rfc_3164(
     assert record.time_ns == expected
 
 
+def test_a_parameter_that_stands_again_has_a_list_of_values() -> None:
+    """Also one that stands as often as a datagram holds: each is looked at once."""
+    parameters = b' ip="a" port="1"' + b' ip="b"' * 9000
+    record = read(b"<165>1 - host app - - [origin%b] x" % parameters)
+    attributes = json.loads(record.attributes)
+    assert attributes["origin.port"] == "1"
+    assert attributes["origin.ip"] == ["a", *["b"] * 9000]
+
+
 def test_rfc_3164_has_the_zone_that_is_set() -> None:
     record = read(b"<13>Jan  1 02:00:00 web app: x", offset_s=7200)
     assert record.time_ns == NEW_YEAR_NS
@@ -122,6 +131,11 @@ def test_frames_come_out_however_they_are_cut(
 
 def test_a_line_feed_that_ends_a_counted_message_is_no_part_of_it() -> None:
     assert list(Framer().feed(b"6 <1>ab\n7 <1>a\nb\n")) == [b"<1>ab", b"<1>a\nb"]
+
+
+def test_many_messages_of_one_chunk_come_in_order() -> None:
+    messages = [b"<1>%d" % number for number in range(50_000)]
+    assert list(Framer().feed(b"\n".join([*messages, b""]))) == messages
 
 
 def test_a_message_without_a_line_end_ends_with_the_connection() -> None:

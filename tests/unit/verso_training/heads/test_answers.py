@@ -1,5 +1,6 @@
 """Readers: windows over contexts, the best span, marks, thresholds."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,19 @@ def test_the_threshold_is_the_best_of_all() -> None:
     for other in (-1.0, 0.5, 2.0, 4.0, 6.0):
         assert best >= reader.marks(questions, given_, null_threshold=other).f1
     assert reader.marks(questions, given_, null_threshold=4.0).refused == 100.0
+
+
+def test_a_larger_margin_means_a_larger_probability_that_the_answer_is_right() -> None:
+    questions = [Question(str(n), "", "", ("cat",) if n % 3 else ()) for n in range(60)]
+    answers = [Answer("cat" if n > 20 else "dog", n / 10, 0.0) for n in range(60)]
+    fitted = reader.fit_margin(questions, answers)
+    right = sum(n > 20 and n % 3 > 0 for n in range(60)) / 60
+    chances = [1 / (1 + math.exp(-fitted.scale * a.margin - fitted.offset)) for a in answers]
+    assert fitted.scale > 0
+    assert sum(chances) / 60 == pytest.approx(right, abs=0.02)
+    figures = reader.reliability(questions, answers, fitted)
+    assert sum(n for name, n in figures.items() if name.endswith("/rows")) == 60
+    assert 0 <= figures["confidence_error"] < 0.2
 
 
 def test_the_margin_tells_what_can_be_answered() -> None:

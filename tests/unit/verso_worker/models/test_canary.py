@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
+from verso_core.jobs import AnySlice
 from verso_worker.models.canary import run_job, verdict
+from verso_worker.models.comparison import Comparisons, Pair
 
 BROKEN = EngineUnavailable("head kinds failed on an input")
 
@@ -16,6 +19,7 @@ class Noted:
     """Heads of which ``kinds`` has a canary for every job; keeps what it is told of it."""
 
     def __init__(self) -> None:
+        self.comparisons: Comparisons | None = None
         self.notes: list[tuple[str, str, BaseException | None]] = []
 
     def canary(self, name: str, job: str) -> str | None:
@@ -23,6 +27,9 @@ class Noted:
 
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
         self.notes.append((name, version, error))
+
+    def compared(self, canaries: Mapping[str, str], work: AnySlice, pair: Pair[Any]) -> None:
+        raise AssertionError((canaries, work, pair))
 
 
 def failing(error: Exception, *, stable: Exception | None = None) -> Callable[[str | None], str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from verso_core.errors import HeadInvalid, RequestInvalid
-from verso_core.heads import Calibration, Signal, SignalName, Stack
+from verso_core.heads import Calibration, Judged, Scope, Signal, SignalName, Source, Stack
 from verso_worker.records import confidence
 from verso_worker.records.confidence import Statistics
 
@@ -126,6 +126,106 @@ def test_a_signal_that_could_not_be_had_accepts_nothing() -> None:
     assert kept.tolist() == [False, True, True, True, True, True]
 
 
+def test_a_source_accepts_by_its_own_threshold_or_nothing() -> None:
+    sure = measure(Calibration())[SignalName.CALIBRATED]
+    loose, strict = (Signal(scale=0.0, offset=offset) for offset in (3.0, -3.0))
+    calibration = Calibration(
+        conformal={"0.1": 0.0, "0.2": 0.0},
+        signals={SignalName.CALIBRATED: loose},
+        sources={
+            "a": Source(signal=strict, conformal={"0.1": float(np.median(sure))}),
+            "b": Source(signal=loose),
+        },
+    )
+    sources = ["a", "a", "b", "b", "c", "c"]
+    signals = measure(calibration)
+    kept = confidence.accepted(signals, calibration, error_rate=0.2, sources=sources)
+    assert kept[:2].tolist() == (sure[:2] >= np.float32(np.median(sure))).tolist()
+    assert kept[2:].tolist() == [False, False, True, True]
+    probability = confidence.probability(signals, calibration, sources=sources)
+    assert (probability < 0.5).tolist() == [True, True, False, False, False, False]
+
+
+def test_a_row_below_the_threshold_of_scope_is_out_of_it() -> None:
+    stack = Stack(bias=0.0, weights={SignalName.MARGIN: 1.0})
+    calibration = Calibration(
+        scope=Scope(stack=stack, least=0.5), signals={}, conformal={"0.1": 0.0}
+    )
+    signals = confidence.measure(
+        LOGITS, FEATURES, calibration=calibration, statistics=None, extra={}, outside=2
+    )
+    inside = np.log(np.exp(LOGITS[:, :2].astype(np.float64)).sum(1))
+    np.testing.assert_allclose(signals[SignalName.INSIDE], inside, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(signals[SignalName.MARGIN], inside - LOGITS[:, 2], atol=1e-5)
+    outside = confidence.out_of_scope(signals, calibration)
+    np.testing.assert_array_equal(outside, inside < LOGITS[:, 2])
+    assert 0 < outside.sum() < len(outside)
+    within = signals[SignalName.SCOPE]
+    kept = confidence.accepted(signals, calibration, error_rate=0.1)
+    np.testing.assert_array_equal(kept, ~outside | (within <= 0.1))
+    sure = confidence.probability(signals, calibration)
+    np.testing.assert_allclose(sure[outside], 1 - within[outside], rtol=1e-5)
+
+
+def test_a_batch_further_from_the_training_rows_than_usual_is_shifted() -> None:
+    calibration = Calibration(usual=tuple(np.linspace(0.5, 1.0, 21).tolist()))
+
+    def score(values: list[float]) -> float:
+        found = confidence.shift({SignalName.KNN: np.array(values, np.float32)}, calibration)
+        assert found is not None
+        return found
+
+    assert score([0.75]) == pytest.approx(0.5)
+    assert score([0.2, 0.5]) == 1.0
+    assert score([1.0]) == 0.0
+    usual = np.linspace(0.5, 1.0, 400).tolist()
+    assert not confidence.is_shifted(score(usual), len(usual))
+    assert confidence.is_shifted(score([one - 0.15 for one in usual]), len(usual))
+    assert not confidence.is_shifted(score([0.5]), 1)  # one text alone tells little
+    assert confidence.shift({}, calibration) is None
+    assert confidence.shift({SignalName.KNN: np.ones(1, np.float32)}, Calibration()) is None
+
+
+def judged(count: int, *, wrong: int, source: str = "", top: float = 1.0) -> list[Judged]:
+    """Rows with values that fall evenly; the wrong ones have the least."""
+    values = np.linspace(top, top / 2, count).tolist()
+    return [Judged(source, value, n < count - wrong) for n, value in enumerate(values)]
+
+
+def test_judged_labels_move_the_confidence_and_the_thresholds() -> None:
+    calibration = Calibration(
+        signals={SignalName.CALIBRATED: Signal(scale=0.0, offset=6.0)},
+        conformal={"0.05": 0.0, "0.2": 0.0},
+    )
+    rows = judged(200, wrong=100)
+    learned = confidence.learned(calibration, rows)
+    signals = {SignalName.CALIBRATED: np.array([one.value for one in rows], np.float32)}
+    sure = confidence.probability(signals, learned, sources=[""] * len(rows))
+    assert sure.mean() == pytest.approx(0.5, abs=0.01)
+    for rate, least in learned.sources[""].conformal.items():
+        taken = [one for one in rows if one.value >= least]
+        assert len(taken) >= 100
+        assert sum(not one.right for one in taken) <= float(rate) * len(taken)
+    assert confidence.learned(calibration, rows[:10]) == calibration
+
+
+def test_a_threshold_that_judged_labels_contradict_is_dropped_for_its_source() -> None:
+    signal = Signal(scale=0.0, offset=6.0)
+    own = Source(signal=signal, conformal={"0.01": 0.0, "0.2": 0.0})
+    calibration = Calibration(
+        signals={SignalName.CALIBRATED: signal},
+        conformal={"0.01": 0.0, "0.2": 0.0},
+        sources={"a": own, "b": own},
+    )
+    learned = confidence.learned(calibration, judged(40, wrong=4, source="a"))
+    assert learned.sources["b"] == own
+    assert "0.01" not in learned.sources["a"].conformal
+    assert learned.sources["a"].conformal["0.2"] == pytest.approx(0.5)
+    assert learned.conformal == calibration.conformal
+    good = confidence.learned(calibration, judged(40, wrong=0, source="a"))
+    assert good.sources["a"].conformal["0.01"] == 0.0  # too few to tell: the head's own stays
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -144,3 +244,11 @@ def test_statistics_that_do_not_fit_are_refused(content: dict[str, Any]) -> None
 def test_what_is_no_archive_is_refused() -> None:
     with pytest.raises(HeadInvalid, match=r"signals\.npz"):
         Statistics.read(b"PK no archive")
+
+
+def test_the_margin_of_an_answer_becomes_a_probability_where_that_was_fitted() -> None:
+    assert confidence.answer_probability(3.0, Calibration(null_threshold=1.0)) is None
+    fitted = {SignalName.CALIBRATED: Signal(scale=0.5, offset=-1.0)}
+    calibration = Calibration(null_threshold=1.0, signals=fitted)
+    assert confidence.answer_probability(2.0, calibration) == pytest.approx(0.5)
+    assert confidence.answer_probability(4.0, calibration) == pytest.approx(0.7311, abs=1e-4)

@@ -42,6 +42,11 @@ def test_words_of_few_kinds_are_told_apart_and_of_many_are_a_parameter() -> None
     }
 
 
+def test_lines_of_many_parameters_are_not_alike_for_that() -> None:
+    words = ["one two", "red green", "up down", "left right", "hot cold"]
+    assert len(set(mine(*(f"at 1 2 3 4 {word}" for word in words)))) == len(words)
+
+
 def test_a_list_is_one_parameter_however_long_it_is() -> None:
     assert mine("took 1 2 3 steps", "took 1 2 steps") == ["took <*> steps"] * 2
 

@@ -7,8 +7,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from studies.quality import ranking
-from studies.quality.ranking import LEVEL_WEIGHT, Group
+from verso_training.heads.ranking import groups
+from verso_training.heads.ranking.groups import LEVEL_WEIGHT, Group
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "who", "wrote", "it", "she", "did", "rain", "fell"]
 
@@ -26,7 +26,7 @@ def test_the_loss_is_that_of_its_equation() -> None:
     ]
     score = 1 / (1 + np.exp(-logits))
     level = -(targets * np.log(score) + (1 - targets) * np.log(1 - score)).mean()
-    found = ranking.loss(torch.tensor(logits), torch.tensor(targets), sizes=sizes)
+    found = groups.loss(torch.tensor(logits), torch.tensor(targets), sizes=sizes)
     assert float(found) == pytest.approx(np.mean(ranks) + LEVEL_WEIGHT * level, rel=1e-9)
 
 
@@ -34,7 +34,7 @@ def test_a_group_is_read_with_its_right_passage_first() -> None:
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     group = Group("who wrote it", "she did", ("rain fell", "it fell"))
-    [found] = ranking.tokenised([group], tokenizer, max_tokens=12)
+    [found] = groups.tokenised([group], tokenizer, max_tokens=12)
     assert [pair.score for pair in found.pairs] == [1.0, 0.0, 0.0]
     assert found.pairs[0].ids == [1, 4, 5, 6, 2, 7, 8, 2]
     assert found.ids == [token for pair in found.pairs for token in pair.ids]

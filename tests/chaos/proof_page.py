@@ -1,0 +1,158 @@
+"""The page of the long proof, made of its rows: ``docs/research/proof.md``."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+_PARTS = {"worker": "worker", "engine": "engine", "gateway": "gateway", "keeper": "keeper",
+          "valkey": "ledger", "shard": "vector store"}  # fmt: skip
+_AIM_FAULTS, _AIM_CUTS, _AIM_LINES = 5_000, 1_000, 10_000_000
+_INTRODUCTION = """\
+`make prove` (`PROVE_HOURS=4`, or `PROVE_MINUTES=20`) writes this page; every run adds to
+`proof.json`, of which it is made. A whole platform with the default artifact takes in documents and
+lines while faults are drawn by a seed: parts killed and stopped, wake-ups lost, connections of
+callers reset, stalled or without answers, the disk full, the clock of all parts jumping. Then
+everything that was acknowledged is read back and compared."""
+_REMARKS = """\
+A part's seed is that of `tests.simulation --seed`, or of the faults of its round; the times at
+which processes are hit are not drawn. A full disk needs a mount namespace. Clocks jump by up to
+30 s, by a library under all processes (`tests/chaos/clock.c`). Power cuts and the network before
+the ledger run with the tiny artifact, as in `make test`; half of the cuts are of a file system in a
+file, half of files as they were at their last sync."""
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the page."""
+    return "\n".join([*_head(rows), *_totals(rows), *_recovery(rows), *_growth(rows), *_runs(rows)])
+
+
+def _of(rows: Sequence[Row], part: str) -> list[Row]:
+    return [row for row in rows if row["part"] == part]
+
+
+def _head(rows: Sequence[Row]) -> Iterator[str]:
+    faults = sum(row["faults"] for row in _of(rows, "faults"))
+    cuts = sum(row["cuts"] for row in _of(rows, "power cuts") if row["passed"])
+    lines = sum(row["lines"]["acknowledged"] for row in _of(rows, "faults"))
+    yield "# The long proof"
+    yield ""
+    yield _INTRODUCTION
+    yield ""
+    if faults < _AIM_FAULTS or cuts < _AIM_CUTS or lines < _AIM_LINES:
+        yield (
+            f"**This is less than the proof's aim**: {faults:,} of {_AIM_FAULTS:,} faults, "
+            f"{cuts:,} of {_AIM_CUTS:,} power cuts\nand {lines:,} of {_AIM_LINES:,} lines so far."
+        )
+        yield ""
+
+
+def _totals(rows: Sequence[Row]) -> Iterator[str]:
+    rounds, network = _of(rows, "faults"), _of(rows, "ledger network")
+    cuts, simulated = _of(rows, "power cuts"), _of(rows, "simulation")
+    yield "| | |"
+    yield "|---|---:|"
+    for name, count in {
+        "faults": sum(row["faults"] for row in rounds),
+        "processes killed in them": sum(row["kills"] for row in rounds),
+        "jobs": sum(row["jobs"] for row in rounds),
+        "documents acknowledged": sum(row["documents"] for row in rounds),
+        "documents lost": sum(row["lost"] for row in rounds),
+        "jobs with no end or two, calls with two jobs": sum(row["twice"] for row in rounds),
+        "other promises broken": sum(len(row["broken"]) for row in rounds),
+        "lines acknowledged": sum(row["lines"]["acknowledged"] for row in rounds),
+        "lines lost": sum(row["lines"]["lost"] for row in rounds),
+        "lines doubled": sum(row["lines"]["doubled"] for row in rounds),
+        "simulated power cuts, of them in runs that failed": _failed(cuts, "cuts"),
+        "faults of the network before the ledger, of them in runs that failed": _failed(
+            network, "faults"
+        ),
+        "steps of the ledger's simulation, runs of them that were wrong": (
+            f"{sum(row['steps'] for row in simulated):,}, "
+            f"{sum(bool(row['wrong']) for row in simulated)}"
+        ),
+    }.items():
+        yield f"| {name} | {count if isinstance(count, str) else format(count, ',')} |"
+    yield ""
+
+
+def _failed(rows: Sequence[Row], what: str) -> str:
+    failed = sum(row[what] for row in rows if not row["passed"])
+    return f"{sum(row[what] for row in rows):,}, {failed:,}"
+
+
+def _recovery(rows: Sequence[Row]) -> Iterator[str]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in _of(rows, "faults"):
+        for what, seconds in row["recovery_s"].items():
+            found[what] += seconds
+    yield "## Recovery"
+    yield ""
+    yield "Seconds from a fault until a text and a document sent after it are embedded and stored."
+    yield ""
+    yield "| fault | n | median | longest |"
+    yield "|---|---:|---:|---:|"
+    for what, seconds in sorted(found.items()):
+        way, _, part = what.rpartition(" ")
+        name = f"{way} {_PARTS[part]}" if part in _PARTS else what
+        yield f"| {name} | {len(seconds)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |"
+    yield ""
+
+
+def _growth(rows: Sequence[Row]) -> Iterator[str]:
+    rounds = [row for row in _of(rows, "faults") if len(row["samples"]) > 1]
+    yield "## Memory and disk"
+    yield ""
+    yield "Of the longest round, MiB: resident memory of each part, and what the data folder takes."
+    yield ""
+    if not rounds:
+        return
+    samples = max(rounds, key=lambda row: float(row["minutes"]))["samples"]
+    shown = samples[:: max(1, len(samples) // 8)]
+    names = [name for name in samples[0] if name != "s"]
+    yield "| minute | " + " | ".join(_short(name) for name in names) + " |"
+    yield "|---:|" + "---:|" * len(names)
+    for row in shown:
+        yield f"| {row['s'] / 60:.1f} | " + " | ".join(f"{row[name]:.0f}" for name in names) + " |"
+    yield ""
+
+
+def _short(name: str) -> str:
+    part = name.removesuffix(" MiB")
+    return _PARTS.get(part, part)
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[str]:
+    yield "## Runs"
+    yield ""
+    yield "| part | seed | date | commit | minutes | what |"
+    yield "|---|---:|---|---|---:|---|"
+    for row in rows:
+        minutes = row.get("minutes", round(row.get("seconds", 0) / 60, 1))
+        about = (row["part"], row["seed"], row["date"], row["commit"], minutes, _what(row))
+        yield f"| {' | '.join(map(str, about))} |"
+    yield ""
+    for machine in dict.fromkeys(str(_machine(row)) for row in rows):
+        yield machine
+        yield ""
+    yield _REMARKS
+    yield ""
+
+
+def _what(row: Row) -> str:
+    if row["part"] == "simulation":
+        return str(row["wrong"] or f"{row['steps']:,} steps").replace("\n", " ")[:200]
+    if row["part"] == "faults":
+        lines = row["lines"]["acknowledged"]
+        return f"{row['faults']} faults, {row['documents']:,} documents, {lines:,} lines"
+    return str(row["said"])
+
+
+def _machine(row: Row) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
+    about = row["machine"]
+    memory = f"{about['memory_bytes'] / 2**30:.0f} GiB"
+    return f"{about['cpu']}, {about['cores']} cores, {memory}, {about['system']}; {versions}."

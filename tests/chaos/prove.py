@@ -1,0 +1,178 @@
+"""The long proof, in parts that can be taken up again: ``make prove``.
+
+    python -m tests.chaos.prove --minutes 240
+
+1. The simulation of the ledger (:mod:`tests.simulation`).
+2. Rounds under every kind of fault (:mod:`tests.chaos.proof`).
+3. Power cuts (``test_power_cut.py``) and a broken network before the ledger
+   (``test_broken_network.py``), as pytest runs them.
+
+Each part that has ended is a row of ``docs/research/proof.json``; the page beside it is made of all
+rows. A run that is stopped loses the part it was in; the next one goes on with new seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from sheet import machine
+from tests.chaos.proof import run_round
+from tests.chaos.proof_page import page
+
+from verso_standalone.stack import find_artifact
+from verso_standalone.valkey import find_program
+
+ROOT = Path(__file__).parents[2]
+ROWS = ROOT / "docs" / "research" / "proof.json"
+PAGE = ROWS.with_suffix(".md")
+_ROUND_MINUTES = 20.0
+_LEAST_MINUTES = 1.0
+_SHARE = 0.7
+"""Of the time, after which no new round begins: power cuts and the network come then."""
+PARTS = ("simulation", "faults", "cuts", "network")
+
+
+class Results:
+    """The rows of all runs, on disk after each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[dict[str, Any]] = []
+        if path.exists():
+            self.rows = json.loads(path.read_text(encoding="utf-8"))
+
+    def seed(self) -> int:
+        """Return a seed that no part had."""
+        return max((row["seed"] for row in self.rows), default=0) + 1
+
+    def add(self, part: str, seed: int, found: dict[str, Any]) -> None:
+        """Keep the row of a part that has ended, and write the page."""
+        about = {"part": part, "seed": seed, "date": _now(), "commit": _commit()}
+        self.rows.append(about | {"machine": machine(), "versions": _versions()} | found)
+        draft = self._path.with_suffix(".draft")
+        rows = ",\n".join(json.dumps(row) for row in self.rows)
+        draft.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+        draft.replace(self._path)
+        self._path.with_suffix(".md").write_text(page(self.rows), encoding="utf-8")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True
+    )
+    return done.stdout.decode().strip() or "unknown"
+
+
+def _versions() -> dict[str, str]:
+    done = subprocess.run([find_program(), "--version"], check=True, capture_output=True)
+    names = ("onnxruntime", "qdrant-edge-py", "celery")
+    found = {name: metadata.version(name) for name in names}
+    return found | {
+        "python": sys.version.split()[0],
+        "ledger": done.stdout.decode().split(" sha")[0],
+    }
+
+
+def simulate(seed: int, minutes: float) -> dict[str, Any]:
+    """Run the simulation for some minutes."""
+    argv = ["-m", "tests.simulation", "--steps", str(1 << 40), "--seed", str(seed)]
+    done = _python(*argv, "--minutes", f"{minutes:.2f}")
+    if done.returncode:
+        return {"steps": 0, "wrong": done.stdout[-2000:]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "steps": found["steps"],
+        "jobs": found["jobs"],
+        "seconds": found["seconds"],
+        "wrong": "",
+    }
+
+
+def pytest_part(file: str, **settings: str) -> dict[str, Any]:
+    """Run a file of tests; return whether it passed."""
+    started = time.monotonic()
+    done = _python("-m", "pytest", "-q", f"tests/chaos/{file}", **settings)
+    words = done.stdout.strip().splitlines()[-1:] or ["nothing"]
+    return {
+        "passed": done.returncode == 0, "said": words[0],
+        "minutes": round((time.monotonic() - started) / 60, 1),
+    }  # fmt: skip
+
+
+def _python(*argv: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *argv], cwd=ROOT, env=os.environ | settings, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def prove(results: Results, given: argparse.Namespace, artifact: Path) -> None:
+    """Run the parts that were asked for, for so long, about."""
+    minutes = given.minutes
+    rounds_until = time.monotonic() + 60 * minutes * (_SHARE if len(given.parts) > 1 else 1.0)
+    if "simulation" in given.parts:
+        seed = results.seed()
+        results.add("simulation", seed, simulate(seed, minutes * 0.1))
+    first = True
+    while "faults" in given.parts and (left := (rounds_until - time.monotonic()) / 60) > 0:
+        if not first and left < _LEAST_MINUTES:
+            break
+        first, seed = False, results.seed()
+        with (
+            tempfile.TemporaryDirectory(prefix="verso-prove-", ignore_cleanup_errors=True) as name,
+            (Path(name) / "faults.jsonl").open("w", encoding="utf-8") as log,
+        ):
+            most = min(left, _ROUND_MINUTES)
+            found = run_round(Path(name), artifact, seed=seed, minutes=most, log=log)
+        results.add("faults", seed, found)
+    turns = max(1, round(minutes / 12))
+    if "cuts" in given.parts:
+        found = pytest_part("test_power_cut.py", POWER_CUTS=str(turns))
+        results.add("power cuts", results.seed(), found | {"cuts": 2 * turns})
+    if "network" in given.parts:
+        found = pytest_part("test_broken_network.py", NETWORK_ROUNDS=str(turns))
+        results.add("ledger network", results.seed(), found | {"faults": 3 * turns})
+
+
+def broken(row: dict[str, Any]) -> bool:
+    """Whether a part found a broken promise."""
+    if row["part"] == "simulation":
+        return bool(row["wrong"])
+    if row["part"] != "faults":
+        return not row["passed"]
+    lines = row["lines"]
+    return bool(row["lost"] or row["twice"] or row["broken"] or lines["lost"] or lines["doubled"])
+
+
+def main() -> int:
+    """Run the proof; status 1 if a promise was broken in this run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=240.0)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--artifact", type=Path, default=None, help="default: the stable one")
+    parser.add_argument("--out", type=Path, default=ROWS, help="rows of all runs, JSON")
+    given = parser.parse_args()
+    results = Results(given.out)
+    before = len(results.rows)
+    with contextlib.suppress(KeyboardInterrupt):
+        prove(results, given, given.artifact or find_artifact())
+    return int(any(broken(row) for row in results.rows[before:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The studies of the papers' rows, on the artifact for tests and a few texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from studies.papers import (
+    aggregation,
+    catalogue,
+    classification,
+    guesses,
+    loaded,
+    pooling,
+    precision,
+    readers,
+    recurrent,
+    saving,
+)
+from studies.quality.classification import Bench
+from verso_codecs import mixture_fit
+from verso_codecs.mixture import MixtureTables
+from verso_codecs.ngram import NgramTables
+from verso_core import manifest
+from verso_training import config
+from verso_training.data import dataset
+from verso_training.data.sources import Chunk, Split
+from verso_training.heads import backbone, reader
+from verso_training.heads.questions import Question
+from verso_training.heads.reader import Reader
+from verso_training.heads.recipe import AnswerConfig, SpanLayers
+from verso_training.pooling import Pooling
+
+TESTS = Path(__file__).parents[2]
+ARTIFACT = TESTS / "data" / "artifact-tiny"
+HEADS = TESTS / "data" / "heads-tiny" / "heads"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(data=tmp_path / "data", artifact=ARTIFACT, work=tmp_path / "work")
+
+
+def _packed(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+
+
+def test_every_precision_is_searched_and_coded(bench: Bench) -> None:
+    folder = bench.data / "ir_cacm"
+    texts = [f"the {part} stops" for part in ("worker", "queue", "engine", "keeper")]
+    _packed(folder / "corpus.jsonl.xz", [{"_id": f"{n}", "text": t} for n, t in enumerate(texts)])
+    asked = "".join(json.dumps({"_id": f"q{n}", "text": t}) + "\n" for n, t in enumerate(texts))
+    (folder / "queries.jsonl").write_text(asked)
+    (folder / "qrels").mkdir()
+    judged = "".join(f"q{n}\t{n}\t1\n" for n in range(len(texts)))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    found = precision._measured(bench, folder)
+    assert found["float32/ndcg"] == found["1 bit, 10 re-scored/ndcg"] == 100.0
+    told = precision.page({"ir_cacm": found})
+    assert told.count("\n| ir_cacm, ") == len(precision.KINDS) + 1 + len(precision.RESCORED)
+
+
+def test_groups_of_rounded_vectors_are_compared_with_those_of_plain_ones(bench: Bench) -> None:
+    rows: list[dict[str, object]] = [
+        {"text": f"the {part} stops", "label": part} for part in ("worker", "queue") * 3
+    ]
+    for part in ("train", "dev", "test"):
+        _packed(bench.data / "logs_syzkaller" / f"{part}.jsonl.xz", rows)
+    found = aggregation._measured(bench, "logs_syzkaller")
+    assert found["rows"] == 18
+    assert found["0.95/float32/same"] == found["0.95/int8/same"] == 1.0
+    assert "| logs_syzkaller, 0.78, 1 bit | " in aggregation.page({"logs_syzkaller": found})
+
+
+def test_a_pooling_is_measured_before_and_after_an_epoch(bench: Bench) -> None:
+    folder = bench.data / "sim_stsb"
+    folder.mkdir(parents=True)
+    rows = "".join(f"the worker {a},the queue {b},{a % 5}\n" for a in range(6) for b in range(2))
+    (folder / "stsb-en-train.csv.xz").write_bytes(lzma.compress(rows.encode()))
+    for part in ("dev", "test"):
+        (folder / f"stsb-en-{part}.csv").write_text(rows, encoding="utf-8")
+    found = {
+        str(trained): pooling._measured(bench, Pooling.MAX, trained=trained)
+        for trained in (False, True)
+    }
+    assert "minutes" in found["True"]
+    assert pooling.page(found).count("\n| ") == 2
+
+
+def test_three_classifiers_are_asked_alike(bench: Bench) -> None:
+    rows: list[dict[str, object]] = [
+        {"text": f"the {part} stops {n}", "label": part}
+        for n in range(6)
+        for part in ("worker", "queue")
+    ]
+    for part in ("train", "dev", "test"):
+        _packed(bench.data / "logs_defects4j" / f"{part}.jsonl.xz", rows)
+    found = classification.run(bench, ["logs_defects4j"])
+    assert {part.partition(", ")[2] for part in found} == {"words", "stored vector", "fine-tuned"}
+    assert found["logs_defects4j, words"]["accuracy"] == 100.0
+    assert classification.page(found).count("\n| logs_defects4j") == 3
+
+
+@pytest.mark.parametrize("name", [*recurrent.ARMS])
+def test_every_decoder_of_the_comparison_is_trained_and_guesses(tmp_path: Path, name: str) -> None:
+    lines = [f"the worker stops {number} times" for number in range(40)]
+    tokenizer = dataset.fit(lines, vocab=300)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    vectors = np.random.default_rng(3).normal(size=(40, 384)).astype(np.float16)
+    for split in Split:
+        chunks = [Chunk(line, "logs", "loghub x") for line in lines]
+        chunks[1::2] = [dataclasses.replace(one, source="sts-b") for one in chunks[1::2]]
+        tokens = dataset.encode(tokenizer, lines)
+        dataset.write(tmp_path, split, chunks, tokens=tokens, vectors=vectors)
+    start = config.load("compare").to_dict()
+    start["model"] |= {"vocab": 300, "width": 16, "heads": 1, "kv_heads": 1, "head_dim": 16}
+    start["tokenizer"] |= {"vocab": 300}
+    start["train"] |= {"max_steps": 3, "warmup_steps": 1}
+    recipe = config.parse(start)
+    found = recurrent._trained(recipe, recurrent.ARMS[name], data=tmp_path, folder=tmp_path / "run")
+    assert found["steps"] == 3
+    assert found["lines/vector"] > 0
+    assert recurrent.page({name: found}).count("\n| ") == 1
+
+
+def test_real_bytes_stand_beside_the_formula(bench: Bench) -> None:
+    opened = saving._opened(manifest.load(ARTIFACT))
+    text = "the worker stops and the queue waits " * 40
+    short, long = (saving.shortened(text, length, opened.cutter) for length in (8, 64))
+    rows = [saving.weighed(one, opened) for one in (short, long)]
+    opened.service.close()
+    assert text.encode().startswith(short)
+    assert len(short) < len(long)
+    assert rows[0]["real"] < rows[1]["real"] < 100
+    assert all(row["formula"] <= row["published"] or row["chunks"] == 1 for row in rows)
+
+
+def test_heads_are_loaded_one_after_the_other(bench: Bench, tmp_path: Path) -> None:
+    del bench
+    shutil.copytree(HEADS, tmp_path / "heads")
+    found = loaded.measured(ARTIFACT, tmp_path / "heads")
+    told = loaded.page({"heads": found})
+    names = [path.parent.parent.name for path in HEADS.glob("*/*/head.json")]
+    assert all(f"| {name} | " in told for name in ("artifact", *names))
+
+
+def test_a_guess_is_compared_with_its_text_by_one_measure(bench: Bench) -> None:
+    texts = [f"the {part} stops again" for part in ("worker", "queue", "engine")]
+    found = guesses._measured(bench, "made-up", lambda: texts)
+    assert found["texts"] == 3
+    assert 0 <= found["4/sum/search"] <= 100
+    assert guesses.page({"made up": found}).count("\n| made up, ") == 2 * len(guesses.BEAMS)
+
+
+def test_all_output_layers_read_the_same_questions() -> None:
+    torch.manual_seed(1)
+    base = backbone.load(ARTIFACT)
+    about = AnswerConfig(layers=SpanLayers.VANILLA, max_tokens=32, stride=8)
+    asked = [
+        Question("1", "who stops?", "the worker stops", ("the worker",)),
+        Question("2", "who starts?", "the engine waits", ()),
+    ]
+    module = Reader(base, about, layers=SpanLayers)
+    found = readers.compared(module, base, about, dev=asked, test=asked)
+    assert found["vanilla/gain"] == 0.0
+    assert found["vanilla/parameters"] == 2 * base.width + 2
+    assert readers.page({"six heads": found}).count("\n| ") == len(SpanLayers)
+    name = SpanLayers.GELU_4_SKIP
+    alone = reader.answers(
+        asked, base.tokenizer, logits=reader.logits_of(module.only(name)), config=about
+    )
+    shared = reader.answers(
+        asked, base.tokenizer, logits=readers.Replayed(module).of(name), config=about
+    )
+    assert [one.text for one in shared] == [one.text for one in alone]
+
+
+def test_a_byte_is_an_end_flag_and_eight_bits_the_highest_first() -> None:
+    """What the combined codec takes the mixture's decisions to be."""
+    general = NgramTables.load(ARTIFACT / "ngram.npz")
+    text = b"the worker stops"
+    tables = MixtureTables.fit([text + str(n).encode() for n in range(30)], general)
+    bits, _ = mixture_fit.decisions(text, tables.tables)
+    assert np.packbits(bits[:-1].reshape(-1, 9)[:, 1:], axis=1).tobytes() == text
+
+
+def test_every_study_has_a_page() -> None:
+    assert all(callable(study.page) for study in catalogue.STUDIES.values())

@@ -1,0 +1,112 @@
+"""What the studies of the papers reckon, on numbers small enough to follow."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from studies.papers import combined, precision, recurrent, saving
+from studies.papers.combined import Decided, Pieces
+from studies.papers.kept import Kept, table
+from studies.papers.recurrent import RecurrentDecoder
+from verso_training.config import ModelConfig
+
+SMALL = ModelConfig(vocab=40, width=8, layers=1, heads=1, kv_heads=1, vector_dim=6, slots=3)
+
+
+def test_what_a_part_found_is_not_made_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "study")
+    assert kept.of("one", lambda: {"a": 1.5}) == {"a": 1.5}
+    assert kept.of("one", lambda: {"a": 2.5}) == {"a": 1.5}
+    assert not [*tmp_path.rglob("*.new")]
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n|---|---:|\n| x | 1 |"
+
+
+def test_re_scored_rows_stand_first_in_their_exact_order() -> None:
+    coarse = np.array([[0.9, 0.8, 0.7, 0.95]], np.float32)
+    exact = np.array([[0.1, 0.3, 0.99, 0.2]], np.float32)
+    found = precision.rescored(coarse, exact, count=3)
+    assert precision.ranked(found, ["a", "b", "c", "d"]) == [["b", "d", "a", "c"]]
+    assert precision.ranked(coarse, ["a", "b", "b", "d"]) == [["d", "a", "b"]]
+
+
+def test_one_bit_keeps_signs_and_the_length() -> None:
+    found = precision.stored(np.array([[0.6, -0.8, 0.0, 0.0]], np.float32), "1 bit", scale=127.0)
+    assert found.tolist() == [[0.5, -0.5, 0.5, 0.5]]
+
+
+def test_the_formula_saves_what_the_vector_and_the_wrong_words_leave() -> None:
+    """Eq. 14 by hand: 1 - (384 + 1000 * 0.2) / 1000."""
+    assert saving.ratio(384, 1000, 0.8) == pytest.approx(0.416)
+    assert saving.ratio(384, 100, 1.0) == pytest.approx(-2.84)
+
+
+def test_tokens_that_begin_alike_lie_together() -> None:
+    pieces = Pieces([b"b", b"ab", b"a", b"abc", b"\xff", b"a\xff"])
+    assert [pieces.order.tolist(), pieces.first(b"a")] == [[2, 1, 3, 5, 0, 4], 0]
+    behind = np.diff(pieces.bounds(b"a"))
+    assert {byte: int(n) for byte, n in enumerate(behind) if n} == {ord("b"): 2, 0xFF: 1}
+
+
+def test_the_decisions_of_a_token_cost_what_the_decoder_gives_it() -> None:
+    """Ends and bytes of a token together are its probability: nothing is lost on the way."""
+    pieces = [b"a", b"ab", b"abc", b"b", b"bc"]
+    shares = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
+    ordered = Pieces(pieces)
+    held = np.concatenate([[0.0], np.cumsum(shares[ordered.order])])
+    for piece, share in zip(pieces, shares, strict=True):
+        rows: list[combined.Decision] = []
+        bits = np.unpackbits(np.frombuffer(piece, np.uint8)).reshape(-1, 8)
+        chances = np.full(bits.shape, 32_768, np.uint16)
+        by_byte = iter(zip(bits, chances, strict=True))
+        ends = combined._token(piece, held, ordered, by_byte, rows)
+        told = np.array(rows)
+        own = np.where(told[:, 2] == 1, told[:, 1], 1 - told[:, 1])
+        assert ends - np.log2(own).sum() == pytest.approx(-np.log2(share), abs=1e-3)
+
+
+def test_mixing_is_no_worse_than_either_on_what_it_learnt() -> None:
+    rng = np.random.default_rng(4)
+    truth = rng.random(4000)
+    bits = (rng.random(4000) < truth).astype(np.int64)
+    one, other = (np.clip(truth + rng.normal(0, 0.2, 4000), 0.02, 0.98) for _ in range(2))
+    found = Decided(one, other, bits, np.zeros(4000, np.int64), 0.0, 500)
+    both = found.cost(combined.mixed(found, combined.fitted(found)))
+    assert both < min(found.cost(found.mixture), found.cost(found.decoder))
+
+
+@pytest.mark.parametrize("attends", [False, True])
+def test_a_recurrent_decoder_reads_its_vector_and_nothing_of_what_comes(*, attends: bool) -> None:
+    torch.manual_seed(2)
+    decoder = RecurrentDecoder(SMALL, attends=attends).eval()
+    tokens, vector = torch.randint(0, 38, (2, 7)), torch.randn(2, 6)
+    states = decoder.teacher_forced(tokens, vector)
+    assert states.shape == (2, 7, 8)
+    later = tokens.clone()
+    later[:, 4:] = 3
+    assert torch.allclose(decoder.teacher_forced(later, vector)[:, :4], states[:, :4], atol=1e-6)
+    assert not torch.allclose(decoder.teacher_forced(tokens, vector.flip(0)), states, atol=1e-3)
+    assert decoder.logits(states).shape == (2, 7, 40)
+
+
+def test_a_greedy_guess_stops_at_the_end_token() -> None:
+    class Counting:
+        """Says 0, 1, 2 and then the end."""
+
+        config = SMALL
+
+        def teacher_forced(self, tokens: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+            del vector
+            return tokens[..., None].float()
+
+        def logits(self, states: torch.Tensor) -> torch.Tensor:
+            last = states[:, 0].long()
+            told = torch.where(last == SMALL.bos, 0, torch.where(last < 2, last + 1, SMALL.eos))
+            return torch.nn.functional.one_hot(told, SMALL.vocab).float()
+
+    made = recurrent.greedy(Counting(), torch.zeros(2, 6), most=6)  # type: ignore[arg-type]
+    assert made == [[0, 1, 2], [0, 1, 2]]

@@ -1,0 +1,106 @@
+"""Requests are answered in time, whatever the ledger does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from verso_core.errors import LedgerUnavailable, QueueFull, VersoError
+from verso_core.segments import Reserved
+from verso_gateway.app import create_app
+from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.batch import Batch, batch_of
+from verso_gateway.feed.records import LogRecord
+from verso_gateway.metrics import Metrics
+from verso_gateway.settings import Settings
+
+
+class Stuck:
+    """A ledger of which a step never ends, the first or none."""
+
+    def __init__(self, *, stuck: bool = True) -> None:
+        self._stuck = stuck
+
+    async def reserve(self, *_: object) -> Reserved:
+        stuck, self._stuck = self._stuck, False
+        if stuck:
+            await asyncio.get_running_loop().create_future()
+        return Reserved("1", 0, 0)
+
+    async def known_identities(self, *_: object, **__: object) -> Sequence[int]:
+        return []
+
+
+class Jobs:
+    """Takes every job."""
+
+    async def submit(self, *_: object, **__: object) -> None:
+        return
+
+
+def batch() -> Batch:
+    return batch_of([(0, LogRecord(b"disk full"))], {"": "logs"}, arrived_ns=1)
+
+
+def test_a_step_that_never_ends_fails_its_requests_and_no_others() -> None:
+    async def run() -> None:
+        ledger: Any = Stuck()
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger,
+            jobs,
+            metrics=Metrics(),
+            gather_s=0.01,
+            keep_s=60,
+            identity_s=60,
+            late_s=0.2,
+        )
+        began = time.monotonic()
+        stuck = asyncio.create_task(acceptance.accept("a", batch(), hold_s=0.1))
+        await asyncio.sleep(0.05)
+        later = asyncio.create_task(acceptance.accept("a", batch(), hold_s=5.0))
+        with pytest.raises(QueueFull):  # it waits behind, and no longer than it may
+            await acceptance.accept("a", batch(), hold_s=0.05)
+        with pytest.raises(LedgerUnavailable):
+            await stuck
+        assert await later == frozenset()
+        assert time.monotonic() - began < 4
+
+    asyncio.run(run())
+
+
+class Full:
+    """A queue that has room when it is told so."""
+
+    def __init__(self) -> None:
+        self.has_room = False
+
+    async def submit(self, *_: object, **__: object) -> None:
+        if not self.has_room:
+            raise QueueFull("the queue is full", retry_after_s=1.0)
+
+
+def test_an_answered_request_ends_none_that_waits_with_it() -> None:
+    """They share the error of one step, which goes on for those that may wait longer."""
+
+    async def run() -> None:
+        ledger: Any = Stuck(stuck=False)
+        jobs: Any = Full()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
+        )
+        handler: Any = create_app(Settings()).exception_handlers[VersoError]
+        request = Request({"type": "http", "method": "POST", "path": "/", "headers": []})
+        patient = asyncio.create_task(acceptance.accept("a", batch(), hold_s=30.0))
+        with pytest.raises(QueueFull) as refused:
+            await acceptance.accept("a", batch(), hold_s=0.3)
+        assert (await handler(request, refused.value)).status_code == 429
+        jobs.has_room = True
+        assert await patient == frozenset()
+
+    asyncio.run(run())
