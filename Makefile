@@ -7,13 +7,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= verso-data
 FAULTS ?= 1000
+OVERLAY ?= cpu
+PROVE_HOURS ?= 4
+PROVE_MINUTES ?= $(shell echo $$(($(PROVE_HOURS) * 60)))
 TESTERS ?= 4
 SEED ?= $(shell date +%s)
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops dist lock
+.PHONY: help setup demo up test integrations sdks chaos prove check-cluster lint client types bench console flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops dist lock
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,9 +45,36 @@ test chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, four at a time (TESTERS=n)
 	$(BIN)/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
+# LangChain, Haystack, LlamaIndex, MTEB and torch have an environment of their own, with the client.
+FRAMEWORKS := $(VENV)/integrations
+
+$(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt tests/frameworks/constraints.txt pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' -r tests/frameworks/requirements.txt
+	@touch $@
+
+integrations: $(VENV)/.installed-standalone $(FRAMEWORKS)/.installed  ## suites of frameworks, in an environment of their own (2 GB, with torch)
+	$(FRAMEWORKS)/bin/mypy --config-file shared/integrations/mypy.ini
+	VERSO_PYTHON=$(CURDIR)/$(BIN)/python $(FRAMEWORKS)/bin/pytest -c tests/frameworks/pytest.ini --ignore tests/frameworks/sdks tests/frameworks
+
+# LangChain's classes of other servers hold those servers' SDKs back, so they have another one.
+SDKS := $(VENV)/sdks
+
+$(SDKS)/.installed: tests/frameworks/sdks/requirements.txt tests/frameworks/sdks/constraints.txt pyproject.toml | $(BIN)/python
+	$(PYTHON) -m venv $(SDKS)
+	$(SDKS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' -r $<
+	@touch $@
+
+sdks: $(VENV)/.installed-standalone $(SDKS)/.installed  ## LangChain's own classes for OpenAI, Cohere and Hugging Face, in an environment of their own
+	VERSO_PYTHON=$(CURDIR)/$(BIN)/python $(SDKS)/bin/pytest -c tests/frameworks/pytest.ini tests/frameworks/sdks
+
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
 	CRASH_PLACES=all POWER_CUTS=10 NETWORK_ROUNDS=20 $(BIN)/pytest tests/chaos
 	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
+
+prove: export PYTHONPATH = .:tests/bench
+prove: $(VENV)/.installed-dev  ## the long proof: simulation, power cuts, faults under load for PROVE_HOURS or PROVE_MINUTES; writes docs/research/proof.md
+	$(BIN)/python -m tests.chaos.prove --minutes $(PROVE_MINUTES)
 
 lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/ruff check .
@@ -52,6 +82,10 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/lint-imports
 	$(BIN)/python tests/unasync.py --check
 	$(BIN)/python tests/contract_table.py --check docs/reference/ledger.md
+	@if command -v npm >/dev/null; then \
+	  $(MAKE) --no-print-directory services/console/node_modules && $(BIN)/python tests/compile_console.py --check; \
+	  elif [ -n "$$CI" ]; then echo 'npm not found'; exit 1; \
+	  else echo 'npm not found: the console is not compiled again'; fi
 	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring tests/monitoring
 	$(BIN)/hadolint services/*/Dockerfile training/Dockerfile
 	@if command -v promtool >/dev/null; then \
@@ -62,6 +96,13 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 
 client: $(VENV)/.installed-dev  ## generate the synchronous client from the asynchronous one
 	$(BIN)/python tests/unasync.py
+
+console: $(VENV)/.installed-dev services/console/node_modules  ## compile the console's TypeScript (needs Node)
+	$(BIN)/python tests/compile_console.py
+
+services/console/node_modules: services/console/package-lock.json
+	npm ci --prefix services/console --no-audit --no-fund --ignore-scripts --loglevel=error
+	@touch $@
 
 # Older releases of pip download a wheel, several GB in all, to read its metadata.
 lock: $(VENV)/.installed-dev  ## find the hashes of the images' libraries, after a change of constraints.txt
@@ -98,10 +139,11 @@ images: $(VENV)/.installed-dev  ## build the images for real, look into them, pr
 e2e-ops: $(VENV)/.installed-dev  ## compose's services as processes under load, watched by a real Prometheus
 	CI=true $(BIN)/pytest tests/ops
 
-fuzz: $(VENV)/.installed-dev  ## property tests with other examples (SEED=n), then five minutes of made-up texts
+fuzz: $(VENV)/.installed-dev  ## property tests with other examples (SEED=n), then five minutes each of made-up texts, lines and requests
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests/unit tests/integration
 	$(BIN)/python tests/bench/fuzz_codecs.py --minutes 5 --seed $(SEED)
 	$(BIN)/python tests/bench/fuzz_logs.py --minutes 5 --seed $(SEED)
+	$(BIN)/python tests/bench/fuzz_feed.py --minutes 5 --seed $(SEED)
 
 flame: $(VENV)/.installed-dev  ## where each process spends its time under load: folded stacks in ./flame
 	$(BIN)/python tests/bench/flame.py --out flame
@@ -109,9 +151,13 @@ flame: $(VENV)/.installed-dev  ## where each process spends its time under load:
 million: $(VENV)/.installed-dev  ## a million records in, processes killed on the way, all read again
 	$(BIN)/python tests/bench/bench_million.py --artifact tests/data/artifact-tiny
 
-dist: $(VENV)/.installed-dev  ## build the wheels of the platform and of its models, and the platform's sdist, into ./dist
+dist: $(VENV)/.installed-dev  ## build the wheels of the platform and of its models, and the platform's sdist, into ./dist, with install.yaml for kubectl
 	$(BIN)/python -m hatchling build -d dist
 	cd models && ../$(BIN)/python -m hatchling build -t wheel -d ../dist
+	$(BIN)/kubectl kustomize k8s/overlays/$(OVERLAY) >dist/install.yaml
+
+check-cluster: $(VENV)/.installed-dev  ## apply an overlay to the cluster of your kubectl, kill pods while documents come in, read them back (OVERLAY=name)
+	PYTHONPATH=. $(BIN)/python tests/ops/check_cluster.py --overlay k8s/overlays/$(OVERLAY)
 
 clean:  ## remove what was installed and built, never data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
