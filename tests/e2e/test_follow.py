@@ -128,6 +128,20 @@ def test_a_tail_loses_and_doubles_nothing_while_everything_is_killed(
     assert stored(followed, "web", where, len(written)) == dict.fromkeys(written, 1)
 
 
+def test_a_tail_that_starts_before_its_platform_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("disk full\n")
+    arguments = ("--url", f"http://127.0.0.1:{free_port()}", "tail", str(path))
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], env=os.environ | state, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"waiting: unavailable: no answer from")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
 def test_a_file_that_is_ingested_again_adds_what_it_has_more(
     followed: Platform, tmp_path: Path
 ) -> None:

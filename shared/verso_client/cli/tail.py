@@ -55,9 +55,12 @@ def tail(
         typer.Option("--from-end", help="At the first start, leave out what files hold already."),
     ] = False,
 ) -> None:
-    """Follow files through rotation, truncation and restarts: each line is accepted once."""
+    """Follow files through rotation, truncation and restarts: each line is accepted once.
+
+    An agent may start before its platform: the command waits for it.
+    """
     target: Target = context.obj
-    with client(context, patience_s=_PATIENCE_S) as platform:
+    with client(context, patience_s=_PATIENCE_S, wait=True) as platform:
         joining = None if multiline is None else Joining(multiline, times=time_format)
 
         def send(lines: SourceLines, labels: Mapping[str, str]) -> int:

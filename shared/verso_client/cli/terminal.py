@@ -76,16 +76,18 @@ class Target:
 
 
 @contextlib.contextmanager
-def client(context: typer.Context, *, patience_s: float = PATIENCE_S) -> Iterator[Client]:
+def client(
+    context: typer.Context, *, patience_s: float = PATIENCE_S, wait: bool = False
+) -> Iterator[Client]:
     """Yield a client of the platform that the command line names.
 
-    A platform that does not answer at all is reported at once, unless the command line says to
-    wait; one that restarts later is waited for.
+    A platform that does not answer at all is reported at once, unless the command (``wait``) or
+    the command line says to wait; one that restarts later is waited for.
     """
     chosen: Target = context.obj
     retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
     with failures_reported(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as made:
-        if not chosen.wait:
+        if not (wait or chosen.wait):
             made.alive()
         yield made
 
