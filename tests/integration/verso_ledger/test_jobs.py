@@ -551,7 +551,8 @@ def test_a_repeated_claim_returns_no_lease_of_a_later_one(
     step = hasty.leases._scripts.run
     call: list[str | int] = [Q, "w", 1, 60_000, "token", "", 0]
     (first,) = step("claim", call)
-    assert step("claim", call) == [first]
+    (again,) = step("claim", call)
+    assert again[:4] == first[:4]  # the slice and its fence; how long it has waited differs
     raw.zadd(key("leased", Q), {first[0]: 0})  # its lease is over before the token is
     hasty.maintenance.reap()
     (later,) = hasty.leases.claim(Q, owner="w")
