@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,14 +66,18 @@ class Service:
         self._vocabulary = vocabulary
         self._dim = decoder.dim
         self._eos = decoder.codec.eos
-        self._encode: Lane[list[int], NDArray[np.float32]] = Lane(
-            "encode",
-            lambda batch: list(encoder.run(batch)),
+        encode: Callable[..., Lane[list[int], NDArray[np.float32]]] = partial(
+            Lane,
+            run=lambda batch: list(encoder.run(batch)),
             budget=ENCODE_BUDGET,
             rows=BATCH_ROWS,
             padding=PADDING,
             threads=encoder.lanes,
         )
+        # What fits one batch, a question for example, has a lane of its own: it waits for no batch
+        # of an ingest, whose threads let this lane's go first.
+        self._bulk_encode = encode("encode", yields=True)
+        self._quick_encode = encode("encode_quick")
         self._code: Lane[Codable, bytes] = Lane(
             "code",
             Coder(decoder, tables).run,
@@ -80,6 +85,7 @@ class Service:
             rows=BATCH_ROWS,
             padding=PADDING,
             threads=_CODE_THREADS,
+            yields=True,
         )
         self._check: Lane[Draft, bool] = Lane(
             "check",
@@ -87,6 +93,7 @@ class Service:
             budget=CHECK_BUDGET,
             rows=BATCH_ROWS,
             padding=PADDING,
+            yields=True,
         )
         self._probe: Lane[Codable, list[int]] = Lane(
             "probe", Prober(decoder).run, budget=CODE_BUDGET, rows=BATCH_ROWS, padding=PADDING
@@ -110,8 +117,9 @@ class Service:
             cut = self._encoder.cut(texts)
         tokens = [one.ids for one in cut]
         sizes = [len(ids) for ids in tokens]
+        lane = self._quick_encode if sum(sizes) <= ENCODE_BUDGET else self._bulk_encode
         with tracing.inner("infer"):
-            rows = self._encode.submit(tokens, sizes)
+            rows = lane.submit(tokens, sizes)
         vectors = np.empty((len(texts), self._dim), np.float32)
         for index, row in enumerate(rows):
             if isinstance(row, Exception):
@@ -279,7 +287,8 @@ class Service:
     def figures(self) -> dict[str, dict[str, float]]:
         """Return the counts of each lane since the start, by the lane's name."""
         return {
-            "encode": self._encode.figures(),
+            "encode": self._bulk_encode.figures(),
+            "encode_quick": self._quick_encode.figures(),
             "code": self._code.figures(),
             "check": self._check.figures(),
             "read": self._bulk_reader.figures(),
@@ -289,7 +298,8 @@ class Service:
     def close(self) -> None:
         """Finish the waiting texts and end the lanes."""
         self._probe.close()
-        self._encode.close()
+        self._bulk_encode.close()
+        self._quick_encode.close()
         self._code.close()
         self._check.close()
         self._bulk_reader.close()
