@@ -27,6 +27,18 @@ from verso_worker.records.points import Sizes
 from verso_worker.rules.ports import Documents, Models, Vectors
 
 
+def collection_named(documents: Documents, name: str) -> Collection:
+    """Return the collection that users know by a name.
+
+    Raises:
+        CollectionUnknown: there is none.
+    """
+    found = documents.collections().get(name)
+    if found is None:
+        raise CollectionUnknown(f"no collection {name!r}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Collections:
     """The collections of this platform.
@@ -98,9 +110,7 @@ class Collections:
         """
         if self.documents.collection_deleted(name, by=by):
             return CollectionDeleted(name=name)
-        collection = self.documents.collections().get(name)
-        if collection is None:
-            raise CollectionUnknown(f"no collection {name!r}")
+        collection = collection_named(self.documents, name)
         # Entries first: a crash in between leaves vectors, which the ledger has listed for removal,
         # and never entries without vectors.
         for own in self.documents.collection_delete(collection.name, by=by):

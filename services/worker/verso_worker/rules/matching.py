@@ -103,7 +103,7 @@ class Matching:
         return _Pages(self, collection, asked).after(place)
 
     def count(
-        self, work: Slice[CountParams, NoItem], collection: Collection, on_progress: OnProgress
+        self, work: Slice[CountParams, NoItem], collection: Collection, *, on_progress: OnProgress
     ) -> Result[Counted]:
         """Count the documents that the filter passes.
 
@@ -130,8 +130,8 @@ class Matching:
         self,
         work: Slice[FacetsParams, NoItem],
         collection: Collection,
-        on_progress: OnProgress,
         *,
+        on_progress: OnProgress,
         besides: Sequence[tuple[Metadata, int]] = (),
     ) -> Result[Facets]:
         """Count the values of fields over the documents that the filter passes.

@@ -37,6 +37,7 @@ from verso_core.jobs import Collection, CollectionKind, SearchMode
 from verso_core.jobs.fitting import Fitting
 from verso_core.jobs.migrate import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.record import Entry, Flag, point_ids
+from verso_worker.rules.collections import collection_named
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.logs.migrating import LogMigration
 from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
@@ -122,7 +123,7 @@ class Migrate:
     def _running(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration | None:
         """Start a migration as :meth:`begin` does; None if its settings changed meanwhile."""
         seen = self.migrations.get(name)
-        source = self._named(name)
+        source = collection_named(self.documents, name)
         model = self._model(artifact)
         if seen is not None and seen.stage is not Stage.DONE:
             return self._again(seen, model, settings)
@@ -212,7 +213,7 @@ class Migrate:
             CollectionUnknown: there is no such collection.
         """
         state = self.migrations.get(name)
-        source = self._named(name).name
+        source = collection_named(self.documents, name).name
         if state is None or state.stage is Stage.DONE or state.in_place:
             return [source]
         return [source, state.target] if state.target != source else [source]
@@ -255,12 +256,6 @@ class Migrate:
         if not self.migrations.move(seen, state):
             raise MigrationRefused(f"the migration of {seen.collection!r} has just moved on")
         return state
-
-    def _named(self, name: str) -> Collection:
-        found = self.documents.collections().get(name)
-        if found is None:
-            raise CollectionUnknown(f"no collection {name!r}")
-        return found
 
     def _model(self, artifact: str) -> Model:
         if artifact == CURRENT:

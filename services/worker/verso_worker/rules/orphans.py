@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from verso_core.errors import CollectionUnknown
+from verso_core.errors import CollectionUnknown, PatchCorrupt
 from verso_core.jobs import Collection
 from verso_core.record import Entry, point_ids
 from verso_worker.records.points import BATCH, NO_TERMS, Point
@@ -39,12 +39,29 @@ Found = tuple[UUID, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class OrphanCollector:
-    """Finds orphans, and removes those that an earlier pass recorded."""
+    """Removes points: those of discarded entries, and orphans that an earlier pass recorded."""
 
     vectors: Vectors
     documents: Documents
     reader: Reader
     age_s: float = AGE_S
+
+    def discard(self, name: str, document: str, entry: bytes) -> None:
+        """Remove the points of an entry that was replaced or deleted, except those still in use.
+
+        The collection is named by its own name; one that is deleted has no points left.
+        """
+        try:
+            known = self.documents.collection(name)
+        except CollectionUnknown:
+            return
+        live = self.reader.live(known, [document]).get(document)
+        kept = set(point_ids(name, document, live)) if isinstance(live, Entry) else set()
+        try:
+            old = set(point_ids(name, document, Entry.unpack(entry)))
+        except PatchCorrupt:  # its points are not known any more: no search shows them
+            return
+        self.vectors.remove(name, sorted(old - kept))
 
     def run(self, collection: Collection, *, first: int, count: int) -> int:
         """Remove the orphans of a range of buckets; return their number."""

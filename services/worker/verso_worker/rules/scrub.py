@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +55,6 @@ _PAGE_BUCKETS = 128
 
 Stored = tuple[str, bytes]
 """A document's id and its entry as it is stored."""
-Discard = Callable[[str, str, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +114,13 @@ class _Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scrub:
-    """Checks and repairs the documents of a collection.
-
-    discard: removes the points of an entry of a document: ``(collection, document, entry)``.
-    """
+    """Checks and repairs the documents of a collection."""
 
     models: Models
     vectors: Vectors
     documents: Documents
     reader: Reader
     ingest: Ingest
-    discard: Discard
     orphans: OrphanCollector
 
     def run(self, collection: Collection, asked: BucketRange) -> Scrubbed:
@@ -310,7 +305,7 @@ class Scrub:
             collection, [Chunk(one.document, new, n) for n in range(len(new.records))]
         )
         if join(new, parts) != text:
-            self.discard(collection.name, one.document, write.entry)
+            self.orphans.discard(collection.name, one.document, write.entry)
             return False
         proved = replace(new, flags=Flag.VERIFIED).pack()
         self._swap(collection, one, proved, write.text)
@@ -323,7 +318,7 @@ class Scrub:
             collection.name, one.document, old=one.data, entry=entry, text=text
         )
         if not swapped:  # it was written again meanwhile: no entry names these points
-            self.discard(collection.name, one.document, entry)
+            self.orphans.discard(collection.name, one.document, entry)
 
 
 def next_page(page: int, *, width: int, documents: int) -> int:

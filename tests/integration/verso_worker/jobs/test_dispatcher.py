@@ -35,6 +35,7 @@ from verso_ledger.connection import connect
 from verso_ledger.keys import key
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.kinds.call import reporting
 from verso_worker.rules.ports import SliceOutcome
 from verso_worker.stores.edge.client import EdgeVectors
 
@@ -250,8 +251,8 @@ def test_more_records_than_pairs_are_grouped_by_the_stores_neighbours(
     }
     bench.ingest(texts | {"e0": b"the disk is full", "e1": b"the disk is full"})
     pairs = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
-    clusters = bench.pipeline._cluster
-    monkeypatch.setattr(bench.pipeline, "_cluster", replace(clusters, pairs=12))
+    few = replace(bench.pipeline._records.cluster, pairs=12)
+    monkeypatch.setitem(bench.pipeline._of_documents, Kind.CLUSTER, reporting(few.run))
     graph = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
     assert [_sizes(one) for one in graph] == [_sizes(one) for one in pairs]
 

@@ -71,7 +71,7 @@ def test_any_lines_come_out_as_they_went_in(
     if items:
         assert logs.do(Kind.DELETE, {"collection": NAME}, items)[0] is Status.SUCCEEDED
     check(logs, host, names, kept, is_open=is_open)
-    logs.pipeline._log_management.merge(logs.ledger.documents.collection(NAME))
+    logs.pipeline._lines.management.merge(logs.ledger.documents.collection(NAME))
     check(logs, host, names, kept, is_open=is_open)
 
 

@@ -104,9 +104,11 @@ class Fresh:
     def __init__(self, stores: Stores) -> None:
         store = LogStore(stores.ledger.logs)
         self._collection = stores.ledger.documents.collection(NAME)
-        self._lines = LineReader(store, stores.pipeline._reader)
-        blocks, models = Blocks(store), stores.pipeline._models
-        search = LogSearch(models, store, stores.pipeline._search.lexicon, self._lines, blocks)
+        self._lines = LineReader(store, stores.pipeline._records.reader)
+        blocks, models = Blocks(store), stores.pipeline._records.reader.models
+        search = LogSearch(
+            models, store, stores.pipeline._records.search.lexicon, self._lines, blocks
+        )
         self._query = LineQuery(store, self._lines, blocks, search)
         self._management = LogManagement(store, self._lines)
         self._counts = LineCounts(store, self._lines)

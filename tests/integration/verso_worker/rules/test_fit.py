@@ -211,7 +211,7 @@ def test_a_record_that_does_not_read_back_withdraws_its_tables(fits: Fits) -> No
 
 def test_a_fit_that_is_cancelled_ends_its_process_and_leaves_nothing(fits: Fits) -> None:
     fits.fill(lines(0, 224))
-    fitter = FitProcess(fits.pipeline._models.folder)  # type: ignore[attr-defined]
+    fitter = FitProcess(fits.pipeline._management.fit.models.folder)  # type: ignore[attr-defined]
     seen = threading.Event()
 
     def progress(stage: str, done: int, of: int) -> None:
@@ -262,7 +262,7 @@ def test_a_killed_fit_is_done_again(fits: Fits) -> None:
 
 def test_a_fit_that_takes_too_long_is_ended(fits: Fits) -> None:
     fitter = FitProcess(
-        fits.pipeline._models.folder,  # type: ignore[attr-defined]
+        fits.pipeline._management.fit.models.folder,  # type: ignore[attr-defined]
         limit_s=0.0,
     )
     wanted = Wanted([b"a"] * 300, [(Codec.RAW, 1)] * 300, 300, fits.collection.codec_policy)
@@ -281,7 +281,7 @@ def _children() -> list[psutil.Process]:
 
 def _forget(fits: Fits) -> None:
     """Let go of the tables that the worker holds, as a restart does."""
-    fits.pipeline._models._tables._held.clear()  # type: ignore[attr-defined]
+    fits.pipeline._management.fit.models._tables._held.clear()  # type: ignore[attr-defined]
 
 
 def _with_payload(fits: Fits, name: str, payload: bytes) -> bytes:

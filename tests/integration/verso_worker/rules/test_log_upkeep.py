@@ -84,7 +84,7 @@ def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: S
     status, [result] = logs.do(Kind.DELETE, {"collection": NAME}, items)
     assert (status, [item["deleted"] for item in result.items]) == (Status.SUCCEEDED, [True] * 2)
     assert raw(logs) == text_of([*rows[:100], *rows[102:]])
-    logs.pipeline._log_management.merge(logs.ledger.documents.collection(NAME))
+    logs.pipeline._lines.management.merge(logs.ledger.documents.collection(NAME))
     assert raw(logs) == text_of([*rows[:100], *rows[102:]])
     assert logs.read("0:100", collection=NAME) == [DocumentUnknown.code]
 

@@ -125,7 +125,7 @@ def test_a_damaged_segment_is_written_again_by_its_verify(logs: Stores, bits: in
 def test_the_text_stays_until_the_lines_read_back(logs: Stores) -> None:
     for start in (0, 40):
         ingest(logs, lines(40, start=start), verify=False)
-    logs.pipeline._log_management.merge(logs.ledger.documents.collection(NAME))
+    logs.pipeline._lines.management.merge(logs.ledger.documents.collection(NAME))
     [name] = logs.redis.keys("verso:segment:*")
     stored = logs.redis.get(name)
     assert isinstance(stored, bytes)

@@ -281,7 +281,7 @@ def test_a_change_between_a_migrations_reading_and_its_begin_is_kept(
         moving.ledger.migrations,
         lambda: moving.do(Kind.COLLECTION_CHANGE, change, [Item({})]),
     )
-    migrate = replace(moving.pipeline._migrate, migrations=meanwhile)
+    migrate = replace(moving.pipeline._management.migrate, migrations=meanwhile)
     state = migrate.begin("coded", others["space"], {})
     for name in (state.source, state.target):
         found = moving.ledger.documents.collection(name)
@@ -296,13 +296,13 @@ def test_a_migration_between_a_changes_reading_and_its_write_gets_it(
     statuses: list[Status] = []
 
     def sides() -> list[str]:
-        names: list[str] = moving.pipeline._migrate.sides("coded")
+        names: list[str] = moving.pipeline._management.migrate.sides("coded")
         if not statuses:
             statuses.append(moving.begin(others["space"]))
         return names
 
     wanted = CollectionChangeParams(name="coded", codec_policy=CodecPolicy.FAST)
-    moving.pipeline._collections.change(wanted, sides=sides)
+    moving.pipeline._management.collections.change(wanted, sides=sides)
     assert statuses == [Status.SUCCEEDED]
     for name in (moving.state.source, moving.state.target):
         assert moving.ledger.documents.collection(name).codec_policy is CodecPolicy.FAST
@@ -385,7 +385,7 @@ def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
     for survived in itertools.count():
         fate.left = survived
         try:
-            moving.pipeline._migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
+            moving.pipeline._management.migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
             break
         except Killed:
             fate.left = None
@@ -441,9 +441,9 @@ def test_room_for_a_migration_that_did_not_come_to_begin_goes(
     pipeline = moving.pipeline
     source, model = (
         moving.ledger.documents.collections()["coded"],
-        pipeline._models.get(others["space"]),
+        pipeline._management.fit.models.get(others["space"]),
     )
-    target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
+    target, _ = pipeline._management.migrate._target(source, model)  # and then its worker ends
     assert moving.vectors.names() == ["coded", target.name]
     moving.dispatcher.run_queue(Queue.SCRUB)
     assert moving.vectors.names() == ["coded", target.name]
@@ -487,5 +487,5 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
         assert "/" not in error["detail"]  # no path of this machine
     assert moving.ledger.migrations.get("coded") is None
     with pytest.raises((MigrationRefused, CollectionUnknown)):
-        moving.pipeline._migrate.remove("coded")
+        moving.pipeline._management.migrate.remove("coded")
     assert Entry.unpack(moving.ledger.documents.entry("coded", ["short"])["short"]).records

@@ -127,7 +127,7 @@ def test_nothing_goes_while_a_backup_is_taken_or_the_ledger_is_halted(filled: St
     assert started
     filled.redis.hset("verso:scrub", "prior", 1)
     guard.make_read_only(EpochState(life.epoch, "", life.seq + 9))
-    sweep = filled.pipeline._scrub.orphans
+    sweep = filled.pipeline._management.orphans
     assert sweep.run(filled.ledger.documents.collection("default"), first=0, count=16) == 0
     assert guard.accept_as_is()
     assert sweep.run(filled.ledger.documents.collection("default"), first=0, count=16) == 1

@@ -334,7 +334,7 @@ def test_a_document_that_waits_for_its_verify_is_not_mended_by_the_scrub(stores:
     stores.ingest({"a": b"kept as well"}, "both")
     stores.alter("a", flip, "both")
     before = stores.ledger.documents.entry("both", ["a"])
-    scrub: Scrub = stores.pipeline._scrub
+    scrub: Scrub = stores.pipeline._management.scrub
     collection = stores.ledger.documents.collection("both")
     found = scrub.run(collection, BucketRange(0, BUCKETS, 60.0))
     assert counts(found.public()) == (0, 0, 1)

@@ -369,11 +369,12 @@ class LogOperations:
         self,
         work: Slice[CountParams, NoItem],
         collection: Collection,
+        *,
         on_progress: OnProgress,
     ) -> Result[Counted]:
         """Count the lines and records that a filter passes."""
         lines = self._counts.by_stream(collection, work.params.filter, on_progress=on_progress)
-        found = self._beside.matching.count(work, collection, on_progress).only
+        found = self._beside.matching.count(work, collection, on_progress=on_progress).only
         total = found.documents + lines.total()
         return Result([found.model_copy(update={"documents": total})])
 
@@ -381,6 +382,7 @@ class LogOperations:
         self,
         work: Slice[FacetsParams, NoItem],
         collection: Collection,
+        *,
         on_progress: OnProgress,
     ) -> Result[Facets]:
         """Count the values of labels over lines, and of metadata over records.
@@ -391,7 +393,9 @@ class LogOperations:
         lines = self._counts.by_stream(collection, work.params.filter, on_progress=on_progress)
         labels = self._counts.labels(collection)
         besides = [(dict(labels.get(stream, {})), count) for stream, count in lines.items()]
-        return self._beside.matching.facets(work, collection, on_progress, besides=besides)
+        return self._beside.matching.facets(
+            work, collection, on_progress=on_progress, besides=besides
+        )
 
     def update(
         self, work: Slice[UpdateParams, UpdateItem], collection: Collection, *, seq: int
