@@ -43,7 +43,7 @@ import sheet
 from bench_feed import at_once, at_rate, batches, ledger_of, memory_of, request
 from processes import Site, running
 
-from verso_client import Client
+from verso_client import Client, Document
 from verso_core.errors import VersoError
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.tail import TailRequest
@@ -411,7 +411,13 @@ def published(mean_bytes: float, cores: int, lines_s: float) -> list[tuple[str, 
 
 
 def measure(site: Site, rows: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
-    """Measure everything on a running site."""
+    """Measure everything on a running site.
+
+    A text is ingested first: in a new folder the engine checks its codecs after the start, until
+    then beside the lines.
+    """
+    with Client(site.url("gateway-0"), timeout_s=600) as client:
+        client.ingest([Document("the first text", id="first")])
     results: dict[str, Any] = {}
     chosen = {name: one for name, one in agents().items() if name in options.agents}
     with tempfile.TemporaryDirectory(prefix="verso-texts-") as scratch:
