@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from verso_core.jobs.heads import HeadReport
+from verso_core.jobs.heads.report import HeadReport
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Kind
 from verso_core.jobs.models import Item, ItemResult, OpenModel, RecordText, Text

@@ -62,18 +62,12 @@ from verso_core.jobs.documents import (
     Updated,
 )
 from verso_core.jobs.fitting import Fitted
-from verso_core.jobs.heads import (
-    Answered,
-    AnswerEvent,
-    AnswerRequest,
-    Classified,
-    ClassifyRequest,
-    FeedbackRequest,
-    FeedbackTaken,
-    HeadFigures,
-    HeadInfo,
-    RankedDocument,
-)
+from verso_core.jobs.heads.answer import Answered, AnswerEvent, AnswerRequest
+from verso_core.jobs.heads.classify import Classified, ClassifyRequest
+from verso_core.jobs.heads.feedback import FeedbackRequest, FeedbackTaken
+from verso_core.jobs.heads.listing import HeadInfo
+from verso_core.jobs.heads.report import HeadFigures
+from verso_core.jobs.heads.rerank import RankedDocument
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent, StatusView
 from verso_core.jobs.lines import LinesRequest

@@ -16,7 +16,10 @@ from prometheus_client.registry import Collector
 
 from verso_core.errors import VersoError
 from verso_core.jobs import AnyResult, Failed, ItemResult, Kind, Queue
-from verso_core.jobs.heads import Answered, Classification, Classified, HeadResult, PairScore
+from verso_core.jobs.heads.answer import Answered
+from verso_core.jobs.heads.classify import Classification, Classified
+from verso_core.jobs.heads.models import HeadResult
+from verso_core.jobs.heads.score import PairScore
 from verso_core.jobs.models import OpenModel, Text
 from verso_core.jobs.search import Hits
 from verso_core.record import Codec, Entry

@@ -33,7 +33,10 @@ from verso_client.operations.heads import CSV, NDJSON, Training
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Portion, Task
 from verso_core.jobs import Status
-from verso_core.jobs.heads import Answered, Classified, HeadFigures, HeadInfo
+from verso_core.jobs.heads.answer import Answered
+from verso_core.jobs.heads.classify import Classified
+from verso_core.jobs.heads.listing import HeadInfo
+from verso_core.jobs.heads.report import HeadFigures
 from verso_core.jobs.registry import ComparisonState, RegistryState, RolloutState
 from verso_core.registry import SHARE, Channel
 

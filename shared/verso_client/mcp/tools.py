@@ -15,7 +15,8 @@ from pydantic import Field
 
 from verso_client.async_client import AsyncClient
 from verso_core.jobs import Filter, SearchMode
-from verso_core.jobs.heads import Answered, Classified
+from verso_core.jobs.heads.answer import Answered
+from verso_core.jobs.heads.classify import Classified
 from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest, LineTime, Waiting
 from verso_core.jobs.log_views import STATEMENT_ID, StatementsAnswer, StatementsRequest
 from verso_core.jobs.models import Name, OpenModel, StrictModel

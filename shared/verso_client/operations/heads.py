@@ -11,22 +11,19 @@ from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered, answered_one, checked, get_job, new_key, post
 from verso_core.errors import ErrorBody, from_body
 from verso_core.heads import Task
-from verso_core.jobs.heads import (
+from verso_core.jobs.heads.answer import (
     Answered,
     AnswerEvent,
     AnswerHits,
     AnswerRequest,
     AnswerResponse,
     AnswerSpans,
-    Classified,
-    ClassifyRequest,
-    FeedbackRequest,
-    FeedbackTaken,
-    HeadFigures,
-    HeadInfo,
-    HeadReportView,
-    RankedDocument,
 )
+from verso_core.jobs.heads.classify import Classified, ClassifyRequest
+from verso_core.jobs.heads.feedback import FeedbackRequest, FeedbackTaken
+from verso_core.jobs.heads.listing import HeadInfo
+from verso_core.jobs.heads.report import HeadFigures, HeadReportView
+from verso_core.jobs.heads.rerank import RankedDocument
 from verso_core.jobs.job import Job, JobEvent, StatusView
 from verso_core.jobs.registry import RegistryState
 from verso_core.registry import SHARE, Channel

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.heads import Place
+from verso_core.jobs.heads.models import Place
 from verso_core.jobs.models import (
     READ_COST,
     Item,

@@ -23,7 +23,6 @@ from verso_core.jobs import (
     collections,
     documents,
     fitting,
-    heads,
     ingest,
     lines,
     log_views,
@@ -34,6 +33,7 @@ from verso_core.jobs import (
     search,
     train,
 )
+from verso_core.jobs.heads import answer, classify, feedback, listing, report, score
 from verso_core.jobs.job import Kind
 from verso_core.jobs.models import (
     ITEM_COST,
@@ -95,11 +95,11 @@ CONTRACTS: Mapping[Kind, Contract] = {
     ),
     Kind.CLUSTER: Contract(cluster.ClusterParams, NoItem, cluster.Clustered),
     Kind.PROJECT: Contract(cluster.ProjectParams, NoItem, cluster.Projected),
-    Kind.CLASSIFY: Contract(heads.ClassifyParams, heads.ClassifyItem, heads.Classified),
-    Kind.FEEDBACK: Contract(heads.FeedbackParams, heads.FeedbackItem, heads.FeedbackTaken),
-    Kind.ANSWER: Contract(heads.AnswerParams, heads.AnswerItem, heads.Answered),
-    Kind.SCORE: Contract(heads.ScoreParams, heads.ScoreItem, heads.PairScore),
-    Kind.HEADS: Contract(heads.HeadsParams, NoItem, heads.HeadList),
+    Kind.CLASSIFY: Contract(classify.ClassifyParams, classify.ClassifyItem, classify.Classified),
+    Kind.FEEDBACK: Contract(feedback.FeedbackParams, feedback.FeedbackItem, feedback.FeedbackTaken),
+    Kind.ANSWER: Contract(answer.AnswerParams, answer.AnswerItem, answer.Answered),
+    Kind.SCORE: Contract(score.ScoreParams, score.ScoreItem, score.PairScore),
+    Kind.HEADS: Contract(listing.HeadsParams, NoItem, listing.HeadList),
     Kind.COLLECTION_CREATE: Contract(
         collections.CollectionParams, NoItem, collections.CollectionInfo
     ),
@@ -351,7 +351,7 @@ def _reconstructed(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:
 
 
 def _of_heads(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:
-    cls = heads.HeadList if "heads" in header else heads.HeadReport
+    cls = listing.HeadList if "heads" in header else report.HeadReport
     return cls.model_validate(header, context=blobs)
 
 

@@ -17,15 +17,8 @@ from verso_core import heads, registry
 from verso_core.errors import HeadUnknown
 from verso_core.heads import Judged, named
 from verso_core.jobs import Kind, Result, Slice
-from verso_core.jobs.heads import (
-    Classification,
-    Classified,
-    ClassifyItem,
-    ClassifyParams,
-    FeedbackItem,
-    FeedbackParams,
-    FeedbackTaken,
-)
+from verso_core.jobs.heads.classify import Classification, Classified, ClassifyItem, ClassifyParams
+from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams, FeedbackTaken
 from verso_core.registry import Channel
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore

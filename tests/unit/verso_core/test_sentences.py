@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs.heads import Place
+from verso_core.jobs.heads.models import Place
 from verso_core.texts import MAX_SENTENCES, PASSAGE_BYTES, passage_spans, sentence_spans
 
 LINE = "e\u0301 \U0001f469 one more line of a log. "

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from verso_core.api_keys import Scope
 from verso_core.errors import JobUnknown, Unavailable
 from verso_core.jobs import Kind
-from verso_core.jobs.heads import (
+from verso_core.jobs.heads.answer import (
     Answered,
     AnswerHits,
     AnswerItem,

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Item, Kind, Rejected
-from verso_core.jobs.heads import ClassifyItem, ClassifyRequest, FeedbackItem, FeedbackRequest
+from verso_core.jobs.heads.classify import ClassifyItem, ClassifyRequest
+from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of

@@ -9,7 +9,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.jobs import SLICE_COST, Kind, Queue, cut
-from verso_core.jobs.heads import PairView, ScoreItem, ScoreParams, ScoreRequest, ScoreResponse
+from verso_core.jobs.heads.score import (
+    PairView,
+    ScoreItem,
+    ScoreParams,
+    ScoreRequest,
+    ScoreResponse,
+)
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from verso_core.jobs import AnyResult, Failed, Kind
-from verso_core.jobs.heads import Answered, Classification, Classified, PairScore
+from verso_core.jobs.heads.answer import Answered
+from verso_core.jobs.heads.classify import Classification, Classified
+from verso_core.jobs.heads.score import PairScore
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.search import Hits
 

@@ -21,7 +21,7 @@ from typing import Any
 from verso_core.errors import VersoError
 from verso_core.heads import Calibration, Task
 from verso_core.jobs import Collection, ItemError, Result, SearchItem, Slice
-from verso_core.jobs.heads import (
+from verso_core.jobs.heads.answer import (
     Answered,
     AnswerHit,
     AnswerHits,
@@ -29,9 +29,9 @@ from verso_core.jobs.heads import (
     AnswerParams,
     AnswerPart,
     AnswerSpans,
-    Place,
     UnreadRecord,
 )
+from verso_core.jobs.heads.models import Place
 from verso_core.jobs.models import record_name, text_field
 from verso_core.jobs.search import Hits
 from verso_core.texts import PAGE_END, SENTENCE_END

@@ -35,16 +35,14 @@ from verso_core.errors import (
 )
 from verso_core.heads import Head, Judged, Portion, Reads, SignalName, Task, source_of
 from verso_core.jobs import Collection, Failed, Kind, Result, SearchMode, Slice
-from verso_core.jobs.heads import (
+from verso_core.jobs.heads.classify import (
     Classification,
     Classified,
     ClassifyItem,
     ClassifyParams,
-    FeedbackItem,
-    FeedbackParams,
-    FeedbackTaken,
     Label,
 )
+from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams, FeedbackTaken
 from verso_core.record import Entry, point_ids
 from verso_core.registry import Channel
 from verso_worker.records import confidence

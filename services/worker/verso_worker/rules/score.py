@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task, TextUnit
 from verso_core.jobs import Result, Slice
-from verso_core.jobs.heads import PairScore, Place, ScoreItem, ScoreParams
+from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import passage_spans, sentence_source, sentence_spans
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.ports import Heads, ServedHead

@@ -43,7 +43,8 @@ from verso_core.jobs import (
     cut,
     read_slice,
 )
-from verso_core.jobs.heads import AnswerPart, HeadReport, UnreadRecord
+from verso_core.jobs.heads.answer import AnswerPart, UnreadRecord
+from verso_core.jobs.heads.report import HeadReport
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.migrate import MigrationResult
 from verso_core.jobs.models import RecordText, Text

@@ -9,7 +9,9 @@ import pytest
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Failed, Kind, Result
-from verso_core.jobs.heads import Answered, Classified, PairScore
+from verso_core.jobs.heads.answer import Answered
+from verso_core.jobs.heads.classify import Classified
+from verso_core.jobs.heads.score import PairScore
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.jobs.search import Hits

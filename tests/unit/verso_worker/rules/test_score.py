@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task, TextUnit
 from verso_core.jobs import Kind, Slice
-from verso_core.jobs.heads import PairScore, ScoreItem, ScoreParams
+from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.ports import Heads, ServedHead
 from verso_worker.rules.score import Score

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verso_core import heads, registry
 from verso_core.jobs import Kind, Slice
-from verso_core.jobs.heads import PairScore, ScoreItem, ScoreParams
+from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.registry import Channel
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.heads import HeadStore

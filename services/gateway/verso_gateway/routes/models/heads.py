@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from verso_core.errors import HeadUnknown
 from verso_core.jobs import Kind, NoItem
-from verso_core.jobs.heads import HeadInfo, HeadList, HeadReport, HeadReportView, HeadsParams
+from verso_core.jobs.heads.listing import HeadInfo, HeadList, HeadsParams
+from verso_core.jobs.heads.report import HeadReport, HeadReportView
 from verso_core.registry import Channel
 from verso_gateway import openapi, responses
 from verso_gateway.job_service import Ended

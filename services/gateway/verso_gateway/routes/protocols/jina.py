@@ -1,6 +1,7 @@
 """``POST /v1/rerank`` as clients of Jina, vLLM, Infinity and Verso speak it.
 
-Shapes: ``verso_core.jobs.heads``. Errors are Verso's own, whose ``detail`` Jina's clients show.
+Shapes: ``verso_core.jobs.heads.rerank``. Errors are Verso's own, whose ``detail`` Jina's clients
+show.
 """
 
 from __future__ import annotations
@@ -8,12 +9,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs.heads import (
-    RankedDocument,
-    RerankRequest,
-    RerankResponse,
-    RerankUsage,
-)
+from verso_core.jobs.heads.rerank import RankedDocument, RerankRequest, RerankResponse, RerankUsage
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading
 from verso_gateway.routes.protocols import served

@@ -16,7 +16,8 @@ from fastapi import Request
 from verso_core.errors import ModelUnknown, RequestInvalid
 from verso_core.heads import Task
 from verso_core.jobs import SLICE_COST, EmbedItem, EmbedParams, Item, Kind, Queue, SliceSpec, cut
-from verso_core.jobs.heads import PairScore, Place, ScoreItem, ScoreParams
+from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.jobs.ingest import Embedded
 from verso_core.registry import TASKS
 from verso_core.texts import text_bytes

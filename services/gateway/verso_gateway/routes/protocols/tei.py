@@ -18,14 +18,8 @@ from starlette.responses import Response
 
 from verso_core.errors import BatchEmpty, BodyTooLarge, NotReady, RequestInvalid
 from verso_core.jobs import SLICE_COST, Kind, Queue, cut
-from verso_core.jobs.heads import (
-    Classified,
-    ClassifyItem,
-    ClassifyParams,
-    PairScore,
-    ScoreItem,
-    ScoreParams,
-)
+from verso_core.jobs.heads.classify import Classified, ClassifyItem, ClassifyParams
+from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading

@@ -7,7 +7,8 @@ from typing import Any
 
 from verso_core.jobs import Collection, IngestItem, IngestParams, Kind, Result, Slice
 from verso_core.jobs.documents import DeleteMatchingParams, PartItem, UpdateItem, UpdateParams
-from verso_core.jobs.heads import Answered, AnswerItem, AnswerParams, FeedbackItem, FeedbackParams
+from verso_core.jobs.heads.answer import Answered, AnswerItem, AnswerParams
+from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
 from verso_worker.rules.answer import Find
 from verso_worker.rules.classify import Classify

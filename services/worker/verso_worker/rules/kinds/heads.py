@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from verso_core.jobs import Result, Slice
-from verso_core.jobs.heads import AnswerParams, ClassifyParams
+from verso_core.jobs.heads.answer import AnswerParams
+from verso_core.jobs.heads.classify import ClassifyParams
 from verso_core.jobs.search import SearchParams
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.kinds.call import Call, CollectionRule

@@ -6,15 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verso_core.jobs import EmbedItem, EmbedParams, Kind, NoItem, Result, Slice
-from verso_core.jobs.heads import (
-    HeadFigures,
-    HeadInfo,
-    HeadList,
-    HeadReport,
-    HeadsParams,
-    ScoreItem,
-    ScoreParams,
-)
+from verso_core.jobs.heads.listing import HeadInfo, HeadList, HeadsParams
+from verso_core.jobs.heads.report import HeadFigures, HeadReport
+from verso_core.jobs.heads.score import ScoreItem, ScoreParams
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.models import text_field
 from verso_core.jobs.registry import ModelsParams

@@ -40,7 +40,7 @@ from verso_core.jobs.documents import (
     UpdateItem,
     UpdateParams,
 )
-from verso_core.jobs.heads import Classified, ClassifyItem, ClassifyParams
+from verso_core.jobs.heads.classify import Classified, ClassifyItem, ClassifyParams
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
 from verso_core.jobs.lines import LinesPage, LinesParams, line_place
 from verso_core.jobs.log_views import (
