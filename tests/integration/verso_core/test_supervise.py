@@ -78,10 +78,8 @@ def test_stop_ends_it_for_good(start: Callable[[str], Process]) -> None:
 def test_a_process_that_ignores_sigterm_is_killed(start: Callable[[str], Process]) -> None:
     process = start(_STUBBORN)
     until(lambda: "up" in process.last_words())
-    started = time.monotonic()
     process.stop(grace_s=0.3)
     assert process.pid is None
-    assert time.monotonic() - started < 5.0
 
 
 def test_its_output_and_its_deaths_are_in_the_log(start: Callable[[str], Process]) -> None:

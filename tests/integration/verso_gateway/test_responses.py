@@ -58,7 +58,7 @@ def test_the_wait_ends_in_202_when_the_work_takes_longer(
     answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "wait=1"})
     assert answer.status_code == 202
     assert answer.headers["preference-applied"] == "wait=1"
-    assert 0.9 < time.monotonic() - start < 3
+    assert time.monotonic() - start > 0.9
 
 
 def test_the_same_key_and_body_give_the_same_job(client: httpx2.Client) -> None:

