@@ -84,7 +84,7 @@ class Platform:
             time.sleep(0.1)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End it and give its exit status."""
+        """End it and return its exit status."""
         assert self._process is not None
         members = psutil.Process(self._process.pid).children(recursive=True)
         self._process.send_signal(how)

@@ -48,7 +48,7 @@ def run(platform: Platform, command: Callable[..., None], *arguments: str) -> st
 
 
 def publish(platform: Platform, folder: Path) -> str:
-    """Let an artifact serve, as a user does; gives its codec's id."""
+    """Let an artifact serve, as a user does; returns its codec's id."""
     run(platform, add_model, str(folder), "--data", str(platform.data), "--share", "1")
     until = time.monotonic() + 240
     with platform.client() as verso:
@@ -87,7 +87,7 @@ def searched(platform: Platform, wanted: list[Document], *, name: str) -> Iterat
 
 
 def holds(platform: Platform, name: str, documents: list[Document]) -> dict[str, int]:
-    """Assert that a collection reads as these documents; gives its records by codec."""
+    """Assert that a collection reads as these documents; returns its records by codec."""
     found = platform.read_all(name, [str(one.id) for one in documents])
     assert found == {str(one.id): str(one.text).encode() for one in documents}
     with platform.client() as verso:

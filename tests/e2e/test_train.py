@@ -44,7 +44,7 @@ def labelled(count: int = 240) -> list[Document]:
 
 
 def trained(verso: Client, training: Training) -> str:
-    """Train a head and give the version that is now its canary."""
+    """Train a head and return the version that is now its canary."""
     job = verso.train(training)
     stages = {event.data.get("progress", {}).get("stage") for event in verso.events(job.id)}
     job = verso.wait(job.id)

@@ -38,7 +38,7 @@ def typed(page: Path) -> Iterator[list[str]]:
 
 
 def command_of(words: list[str]) -> tuple[TyperCommand, list[str]]:
-    """Follow ``verso`` and its subcommands; give the last one and the words behind it."""
+    """Follow ``verso`` and its subcommands; returns the last one and the words behind it."""
     found: Any = root_command()
     options = True
     while isinstance(found, TyperGroup) and words:

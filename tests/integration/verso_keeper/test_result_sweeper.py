@@ -18,7 +18,7 @@ FRAME = b"\x56" + b"v" * 5000
 
 
 def finished(ledger: Ledger, files: ResultFiles, *, keep_s: int) -> tuple[str, bytes]:
-    """Do a job with a large result; gives its id and what the ledger holds."""
+    """Do a job with a large result; returns its id and what the ledger holds."""
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
     ledger.jobs.accept(NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices, keep_s=keep_s))
     [lease] = ledger.leases.claim(Queue.BULK, owner="w")

@@ -28,7 +28,7 @@ def _write(
     payload: bytes = b"patch",
     text: bytes | None = None,
 ) -> bytes:
-    """Commit a document and give its entry."""
+    """Commit a document and return its entry."""
     store.jobs.accept(job)
     (lease,) = store.leases.claim(Queue.BULK, owner="w")
     entry = make(lease.seq, payload)

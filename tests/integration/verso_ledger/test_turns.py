@@ -19,7 +19,7 @@ Q = Queue.INTERACTIVE
 
 
 def claimed(ledger: Ledger, n: int, queue: Queue = Queue.INTERACTIVE) -> list[str]:
-    """Claim ``n`` slices one at a time, as busy hands would; gives their jobs."""
+    """Claim ``n`` slices one at a time, as busy workers would; returns their jobs."""
     found = []
     for _ in range(n):
         [lease] = ledger.leases.claim(queue, owner="w")

@@ -26,14 +26,14 @@ SEQ_BITS = range(8, 56)
 
 
 def accept(stores: Stores, texts: dict[str, bytes]) -> str:
-    """Have an ingest accepted, which waits to be done; gives its only slice."""
+    """Have an ingest accepted, which waits to be done; returns its only slice."""
     items = [Item({"id": name}, text) for name, text in texts.items()]
     slices = list(cut(Kind.INGEST, {"collection": "default"}, items))
     return stores.ledger.jobs.accept(NewJob(Kind.INGEST, Queue.BULK, slices)).job_id + ".0"
 
 
 def store(stores: Stores, texts: dict[str, bytes]) -> str:
-    """Take texts in and leave them unverified; gives their only slice."""
+    """Take texts in and leave them unverified; returns their only slice."""
     slice_id = accept(stores, texts)
     stores.dispatcher.run_queue(Queue.BULK)
     return slice_id

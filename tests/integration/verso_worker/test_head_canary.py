@@ -83,7 +83,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def swapped(models: Path, one: str, another: str) -> str:
-    """Make a version that takes two labels for each other; gives its name."""
+    """Make a version that takes two labels for each other; returns its name."""
     head = heads.load(STABLE).head
     other = {one: another, another: one}
     labels = tuple(other.get(label, label) for label in head.labels)
@@ -94,7 +94,7 @@ def swapped(models: Path, one: str, another: str) -> str:
 
 
 def renamed(models: Path) -> str:
-    """Make a version that says the same; gives its name."""
+    """Make a version that says the same; returns its name."""
     head = heads.load(STABLE).head
     made = named(head.model_copy(update={"metrics": {"rows": 3.0}}))
     folder = Path(shutil.copytree(STABLE, models / "heads/kinds" / made.version))
@@ -131,7 +131,7 @@ class Place:
         self._classify = Classify(none, none, self.heads, none, Learned(Labels()))
 
     def classified(self, *, job: str = "a" * 32) -> list[Classification]:
-        """Classify the lines, and give what the caller is told."""
+        """Classify the lines, and return what the caller is told."""
         params = ClassifyParams(heads=("kinds",), top_k=1)
         items = tuple(ClassifyItem(text=line) for line in LINES.values())
         work = Slice(Kind.CLASSIFY, params, items)

@@ -96,7 +96,7 @@ class Bench:
         *,
         queue: Queue = Queue.BULK,
     ) -> tuple[Status, list[Result]]:
-        """Accept a job, drain its queue, and give its state and results."""
+        """Accept a job, drain its queue, and return its state and results."""
         slices = list(cut(kind, params, items))
         accepted = self.ledger.jobs.accept(NewJob(kind=kind, queue=queue, slices=slices))
         self.dispatcher.run_queue(queue)
@@ -134,7 +134,7 @@ class Stores(Bench):
         self.dispatcher.run_queue(Queue.SCRUB)
 
     def scrub(self, collection: str = "default", **limits: float) -> dict[str, Any]:
-        """Scrub a collection in one job, and give what was found."""
+        """Scrub a collection in one job, and return what was found."""
         header = {"first": 0, "count": BUCKETS, "spend_s": 60.0} | limits
         status, [result] = self.do(
             Kind.SCRUB, {"collection": collection}, [Item(header)], queue=Queue.SCRUB

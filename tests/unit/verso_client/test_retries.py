@@ -19,7 +19,7 @@ UNKNOWN = Reply(404, {}, b'{"code": "collection_unknown", "detail": "no such"}')
 def play(
     call: Call, retries: Retries, answers: Sequence[Reply | VersoError]
 ) -> tuple[Reply, list[float]]:
-    """Carry the steps out with scripted answers; give the reply and the pauses."""
+    """Carry the steps out with scripted answers; returns the reply and the pauses."""
     steps = perform(call, retries)
     pauses: list[float] = []
     script = iter(answers)

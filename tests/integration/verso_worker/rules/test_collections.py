@@ -31,7 +31,7 @@ class Made(Bench):
         self.pipeline = pipeline
 
     def delete_and_end(self) -> str:
-        """Have a worker end after the ledger's part of a deletion; give the job it leaves."""
+        """Have a worker end after the ledger's part of a deletion; returns the job it leaves."""
         own = self.ledger.documents.collections()["default"].name
         slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
         job = NewJob(Kind.COLLECTION_DELETE, Queue.BULK, slices)
