@@ -15,9 +15,10 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ from verso_worker.models.tables import TableCache
 from verso_worker.records.cache import Cache
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
-from verso_worker.rules.ports import Vectors
+from verso_worker.rules.ports import Models, Vectors
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
@@ -60,7 +61,22 @@ from verso_worker.stores.edge.client import EdgeVectors, shard_child
 _IDLE_POLL_S = 5.0
 _KEPT = {Queue.BULK: 1}  # a person's grouping waits for no ingest, also of the same key
 _QUEUES = tuple(queue for queue in Queue if queue.takes_wakeups)
+_LISTENED = (Queue.INTERACTIVE, Queue.BULK)
 _log = logging.getLogger("verso_worker")
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What this worker serves, and what changes it.
+
+    comparisons: of canaries with the stable versions.
+    watcher: follows the registry.
+    """
+
+    artifacts: ArtifactStore
+    heads: HeadStore
+    comparisons: Comparisons
+    watcher: RegistryWatcher
 
 
 @contextmanager
@@ -75,61 +91,18 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         artifacts = _artifacts(settings, run, stack, ledger)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
-        comparisons = Comparisons(
-            ledger.trials,
-            margins=Margins(
-                differ=settings.canary_differ,
-                score=settings.canary_score_worse,
-                slower=settings.canary_slower,
-                false_alarm=settings.canary_false_alarm,
-            ),
-            share=settings.canary_paired_share,
-            on_pair=metrics.canary_pair,
-            on_worse=metrics.canary_worse,
-        )
-        heads = HeadStore(
-            settings.models, artifacts, comparisons=comparisons, on_compared=metrics.compared
-        )
-        watcher = RegistryWatcher(
-            settings.models,
-            artifacts,
-            metrics,
-            publish=partial(_publish, settings, ledger, owner),
-            heads=heads,
-            comparisons=comparisons,
-        )
+        served = _served(settings, artifacts, ledger=ledger, metrics=metrics, owner=owner)
         with ThreadPoolExecutor(1) as other:  # the two kinds of child processes start side by side
-            opened = other.submit(watcher.open)
+            opened = other.submit(served.watcher.open)
             vectors = stack.enter_context(_vectors(settings, run))
             opened.result()
-        make = partial(
-            Pipeline,
-            vectors=vectors,
-            documents=ledger.documents,
-            logs=ledger.logs,
-            migrations=ledger.migrations,
-            lexicon=Bm25(),
-            registry=ModelOperations(settings.models, comparisons.described),
-            heads=heads,
-            feedback=ledger.feedback,
-            tables=ledger.generations,
-            fitter=FitProcess(artifacts.folder),
-            cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
-            coded=Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache),
-        )
+        make = _pipelines(settings, served, vectors=vectors, ledger=ledger, metrics=metrics)
         pipeline = make(artifacts)
         pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
         pipeline.ensure_indexes()
         pipeline.prepare_logs()
         leases = _leases(settings, ledger, stack, owner=owner)
-        watcher.step()
-        watcher.start()
-        stack.callback(watcher.stop)
-        heads.start()
-        stack.callback(heads.stop)
-        threading.Thread(
-            target=_end_unless_passed, args=(artifacts,), name="golden", daemon=True
-        ).start()
+        _follow_registry(served, stack)
         executor = Executor(
             ledger,
             pipeline,
@@ -142,29 +115,16 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
                 inline_bytes=settings.result_inline_bytes,
                 floor_bytes=settings.free_floor_mib << 20,
             ),
-            canary=ArtifactCanary(
-                artifacts,
-                metrics,
-                make=make,
-                withdraw=watcher.withdraw,
-                comparisons=comparisons,
-                trial=watcher.trial,
-                on_tried=watcher.tried,
-            ),
+            canary=_canary(served, metrics, make=make),
         )
-        listened = (Queue.INTERACTIVE, Queue.BULK)
+        subscribers = {queue: WorkSubscriber(client, queue) for queue in _LISTENED}
         dispatcher = Dispatcher(
             ledger,
             executor,
             leases,
-            slots={
-                Queue.INTERACTIVE: settings.interactive_slices,
-                Queue.BULK: settings.bulk_slices + _KEPT[Queue.BULK],
-                Queue.SCRUB: settings.scrub_slices,
-                Queue.FIT: 1,  # it takes a core for half a minute: verifies do not wait for it
-            },
+            slots=_slots(settings),
             kept=_KEPT,
-            subscribers={queue: WorkSubscriber(client, queue) for queue in listened},
+            subscribers=subscribers,
             idle_listen_s=settings.idle_listen_s,
         )
         if settings.metrics_port:
@@ -173,6 +133,104 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             )
             _serve_metrics(settings.metrics_port, registry, stack, resources=resources)
         yield dispatcher
+
+
+def _served(
+    settings: WorkerSettings,
+    artifacts: ArtifactStore,
+    *,
+    ledger: Ledger,
+    metrics: Metrics,
+    owner: str,
+) -> _Served:
+    """Return the artifacts and heads of the models folder; nothing is loaded yet."""
+    comparisons = Comparisons(
+        ledger.trials,
+        margins=Margins(
+            differ=settings.canary_differ,
+            score=settings.canary_score_worse,
+            slower=settings.canary_slower,
+            false_alarm=settings.canary_false_alarm,
+        ),
+        share=settings.canary_paired_share,
+        on_pair=metrics.canary_pair,
+        on_worse=metrics.canary_worse,
+    )
+    heads = HeadStore(
+        settings.models, artifacts, comparisons=comparisons, on_compared=metrics.compared
+    )
+    watcher = RegistryWatcher(
+        settings.models,
+        artifacts,
+        metrics,
+        publish=partial(_publish, settings, ledger, owner),
+        heads=heads,
+        comparisons=comparisons,
+    )
+    return _Served(artifacts, heads, comparisons, watcher)
+
+
+def _pipelines(
+    settings: WorkerSettings,
+    served: _Served,
+    *,
+    vectors: Vectors,
+    ledger: Ledger,
+    metrics: Metrics,
+) -> Callable[[Models], Pipeline]:
+    """Return what makes the pipeline of some models; all pipelines share stores and caches."""
+    return partial(
+        Pipeline,
+        vectors=vectors,
+        documents=ledger.documents,
+        logs=ledger.logs,
+        migrations=ledger.migrations,
+        lexicon=Bm25(),
+        registry=ModelOperations(settings.models, served.comparisons.described),
+        heads=served.heads,
+        feedback=ledger.feedback,
+        tables=ledger.generations,
+        fitter=FitProcess(served.artifacts.folder),
+        cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
+        coded=Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache),
+    )
+
+
+def _follow_registry(served: _Served, stack: ExitStack) -> None:
+    """Serve what the registry names from now on, and check the codecs in the background."""
+    served.watcher.step()
+    served.watcher.start()
+    stack.callback(served.watcher.stop)
+    served.heads.start()
+    stack.callback(served.heads.stop)
+    threading.Thread(
+        target=_end_unless_passed, args=(served.artifacts,), name="golden", daemon=True
+    ).start()
+
+
+def _canary(
+    served: _Served, metrics: Metrics, *, make: Callable[[Models], Pipeline]
+) -> ArtifactCanary:
+    watcher = served.watcher
+    return ArtifactCanary(
+        served.artifacts,
+        metrics,
+        make=make,
+        withdraw=watcher.withdraw,
+        comparisons=served.comparisons,
+        trial=watcher.trial,
+        on_tried=watcher.tried,
+    )
+
+
+def _slots(settings: WorkerSettings) -> dict[Queue, int]:
+    """Return how many slices of each queue run at once."""
+    return {
+        Queue.INTERACTIVE: settings.interactive_slices,
+        Queue.BULK: settings.bulk_slices + _KEPT[Queue.BULK],
+        Queue.SCRUB: settings.scrub_slices,
+        Queue.FIT: 1,  # it takes a core for half a minute: verifies do not wait for it
+    }
 
 
 def _publish(settings: WorkerSettings, ledger: Ledger, owner: str, state: dict[str, Any]) -> None:
@@ -349,8 +407,7 @@ def _consume(settings: WorkerSettings, dispatcher: Dispatcher) -> None:
     worker_shutting_down.connect(close, weak=False)
     idle = threading.Thread(target=_poll, args=(dispatcher, over), name="idle", daemon=True)
     idle.start()
-    slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices + 1
-    slots += sum(_KEPT.values())
+    slots = sum(_slots(settings).values())
     app = create_app(settings.broker_url, dispatcher)
     worker = app.Worker(
         pool="threads",

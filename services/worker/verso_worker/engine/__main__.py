@@ -17,7 +17,7 @@ from verso_core import manifest, telemetry, tracing
 from verso_core.errors import VersoError
 from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_worker.engine.encoder import Precision
-from verso_worker.engine.head_operations import head_handlers
+from verso_worker.engine.head_operations import HeadHandlers
 from verso_worker.engine.heads import Heads
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
@@ -43,7 +43,7 @@ def main() -> None:
         service, heads, info = _load(arguments, gate)
     except VersoError as exc:
         refuse(arguments.socket, exc)
-    calls = handlers(service, info, gate) | head_handlers(heads, service)
+    calls = handlers(service, info, gate) | HeadHandlers(heads, service).table()
     server = Server(arguments.socket, calls, threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())

@@ -20,6 +20,7 @@ which may be repeated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,40 +52,61 @@ class Probing(Protocol):
         """Return each text's tokens with their first guesses; None for an unreadable one."""
 
 
-def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
-    """Return the handlers of all operations of heads."""
+@dataclass(frozen=True, slots=True)
+class HeadHandlers:
+    """The engine's side.
 
-    def load(header: dict[str, Any], _: list[bytes]) -> Message:
-        head = heads.load(Path(header["folder"]))
+    heads: the loaded heads.
+    model: compares texts with the decoder's predictions.
+    """
+
+    heads: Heads
+    model: Probing
+
+    def table(self) -> dict[str, Handler]:
+        """Return the handler of each operation."""
+        return {
+            "head_load": self._load,
+            "head_classify": self._classify,
+            "head_documents": self._documents,
+            "head_score": self._score,
+            "head_answer": self._answer,
+            "probe": self._probe,
+            "predict": self._predict,
+        }
+
+    def _load(self, header: dict[str, Any], _: list[bytes]) -> Message:
+        head = self.heads.load(Path(header["folder"]))
         return {"name": head.name, "version": head.version}, []
 
-    def classify(header: dict[str, Any], blobs: list[bytes]) -> Message:
+    def _classify(self, header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version = header["name"], header["version"]
         if header["vectors"]:
             vectors = unpack_vectors(blobs[0], count=header["count"])
-            found = heads.classify_vectors(name, version, vectors=vectors)
+            found = self.heads.classify_vectors(name, version, vectors=vectors)
         else:
-            found = heads.classify_texts(name, version, texts=blobs)
+            found = self.heads.classify_texts(name, version, texts=blobs)
         return _classes(found)
 
-    def documents(header: dict[str, Any], blobs: list[bytes]) -> Message:
+    def _documents(self, header: dict[str, Any], blobs: list[bytes]) -> Message:
         given = _unpack_documents(header["chunks"], header["terms"], blobs)
         return _classes(
-            heads.classify_documents(header["name"], header["version"], documents=given)
+            self.heads.classify_documents(header["name"], header["version"], documents=given)
         )
 
-    def score(header: dict[str, Any], blobs: list[bytes]) -> Message:
+    def _score(self, header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version, count = header["name"], header["version"], header["count"]
         if header["vectors"]:
             rows = unpack_vectors(blobs[0], count=2 * count)
             pairs = rows.reshape(count, 2, rows.shape[1])
-            scores = heads.score_vectors(name, version, pairs=pairs)
+            scores = self.heads.score_vectors(name, version, pairs=pairs)
         else:
-            scores = heads.score_texts(name, version, first=blobs[:count], second=blobs[count:])
+            first, second = blobs[:count], blobs[count:]
+            scores = self.heads.score_texts(name, version, first=first, second=second)
         return {}, [pack_vectors(scores)]
 
-    def answer(header: dict[str, Any], blobs: list[bytes]) -> Message:
-        found = heads.answer(
+    def _answer(self, header: dict[str, Any], blobs: list[bytes]) -> Message:
+        found = self.heads.answer(
             header["name"],
             header["version"],
             question=blobs[0],
@@ -100,14 +122,14 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
         ]
         return {"found": answers}, []
 
-    def probe(_: dict[str, Any], blobs: list[bytes]) -> Message:
+    def _probe(self, _: dict[str, Any], blobs: list[bytes]) -> Message:
         texts = blobs[1:]
-        probed = model.probe(texts, unpack_vectors(blobs[0], count=len(texts)))
+        probed = self.model.probe(texts, unpack_vectors(blobs[0], count=len(texts)))
         return {"right": [one[0] for one in probed], "tokens": [one[1] for one in probed]}, []
 
-    def predict(_: dict[str, Any], blobs: list[bytes]) -> Message:
+    def _predict(self, _: dict[str, Any], blobs: list[bytes]) -> Message:
         texts = blobs[1:]
-        found = model.predict(texts, unpack_vectors(blobs[0], count=len(texts)))
+        found = self.model.predict(texts, unpack_vectors(blobs[0], count=len(texts)))
         flat = [one for own in found for one in own or ()]
         header = {
             "counts": [None if own is None else len(own) for own in found],
@@ -118,16 +140,6 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
             b"".join(one.token for one in flat),
             b"".join(one.guess for one in flat),
         ]
-
-    return {
-        "head_load": load,
-        "head_classify": classify,
-        "head_documents": documents,
-        "head_score": score,
-        "head_answer": answer,
-        "probe": probe,
-        "predict": predict,
-    }
 
 
 class HeadCalls:
