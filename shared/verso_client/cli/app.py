@@ -9,7 +9,6 @@ line on standard error, "code: what was expected and what came", and an exit sta
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -28,20 +27,27 @@ from verso_client.cli.doctor import doctor
 from verso_client.cli.documents import documents_app, facets
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.heads import models_app, train_app
+from verso_client.cli.ingest import ingest
 from verso_client.cli.keys import keys_app
-from verso_client.cli.line_times import FORMATS
-from verso_client.cli.logs import ingest_files, logs, takes_lines
+from verso_client.cli.logs import logs
 from verso_client.cli.mcp import mcp
-from verso_client.cli.sources import Format, Reading
 from verso_client.cli.tail import tail
-from verso_client.cli.tailing.joining import Joining
-from verso_client.cli.terminal import AsJson, Collection, Exit, Since, Target, Until, bar, fail
+from verso_client.cli.terminal import (
+    INGEST_PATIENCE_S,
+    AsJson,
+    Collection,
+    Exit,
+    Since,
+    Target,
+    Until,
+    bar,
+    fail,
+)
 from verso_client.cli.terminal import client as _client
 from verso_client.cli.terminal import failures_reported as _failures_reported
 from verso_client.cli.terminal import out as _out
 from verso_client.cli.terminal import print_json as _print_json
 from verso_client.exchange import DEFAULT_URL
-from verso_client.operations.documents import Progress as IngestProgress
 from verso_core import DISTRIBUTION
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
@@ -49,7 +55,6 @@ from verso_core.jobs.cluster import ClusterRequest, Method
 
 PLUGINS = "verso.commands"
 """Entry points that are commands of other packages."""
-_INGEST_PATIENCE_S = 600.0
 
 TEXTS = "Texts"
 HEADS = "Heads and models"
@@ -126,94 +131,7 @@ def target(
     context.obj = Target(url, key, patience, wait)
 
 
-@app.command(rich_help_panel=TEXTS)
-def ingest(
-    context: typer.Context,
-    files: Annotated[
-        list[str], typer.Argument(help="Files to ingest, or folders of them; - is standard input.")
-    ],
-    collection: Collection = "default",
-    format: Annotated[  # noqa: A002 - the option's name
-        Format, typer.Option(help="How files are read; auto goes by their names.")
-    ] = Format.AUTO,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="What ids start with, of log lines their label source; default: host, path."
-        ),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="A whole file replaces what had its name.")
-    ] = False,
-    pages: Annotated[
-        bool, typer.Option("--pages", help="Each page of a PDF, slide or sheet is a document.")
-    ] = False,
-    time_format: Annotated[
-        str, typer.Option(help=f"Of times in lines: {', '.join(FORMATS)}, or as %H:%M:%S.")
-    ] = "auto",
-    no_time: Annotated[bool, typer.Option("--no-time", help="Look for no times in lines.")] = False,
-    multiline: Annotated[
-        str | None,
-        typer.Option(help="Regular expression of the lines that begin a record; others join it."),
-    ] = None,
-    meta: Annotated[
-        list[str] | None, typer.Option("--meta", "-m", help="key=value, added to every document.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
-    files = list(sources.below(files))
-    if not files:
-        raise typer.BadParameter("expected files, found none")
-    if replace and name is not None and len(files) > 1:
-        raise typer.BadParameter("expected one file with --name and --replace")
-    times = None if no_time else time_format
-    joining = None
-    if multiline is not None:
-        with _failures_reported():
-            joining = Joining(multiline, times=times)
-    reading = Reading(
-        how=format,
-        name=name,
-        metadata=sources.pairs(meta),
-        times=times,
-        replace=replace,
-        joining=joining,
-        pages=pages,
-    )
-    documents = sources.documents(files, reading)
-    started = time.monotonic()
-    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
-        task = progress.add_task("ingest", total=None)
-        if takes_lines(client, collection, files, format):
-            if replace or (joining is None and (no_time or time_format != "auto")):
-                told = "expected no --replace, --no-time or --time-format for a log collection"
-                raise typer.BadParameter(told)
-            labels = sources.labels(meta)
-            found = ingest_files(
-                client,
-                files,
-                collection=collection,
-                host=name or socket.gethostname(),
-                labels=labels if name is None else {"source": name, **labels},
-                joining=joining,
-                progress=lambda done: progress.update(task, completed=done),
-            )
-            if as_json:
-                _print_json(list(found))
-            else:
-                render.lines_ingested(_out(), found, seconds=time.monotonic() - started)
-            return
-
-        def show(state: IngestProgress) -> None:
-            progress.update(task, completed=state.done, total=state.sent)
-
-        report = client.ingest(documents, collection=collection, progress=show)
-    if as_json:
-        _print_json(report)
-    else:
-        render.ingested(_out(), report, seconds=time.monotonic() - started)
-    raise typer.Exit(Exit.of(len(report.failed), len(report.failed) + report.documents))
+app.command(rich_help_panel=TEXTS)(ingest)
 
 
 @app.command(rich_help_panel=TEXTS)
@@ -388,7 +306,7 @@ def evaluate_retrieval(
     """Measure the retrieval quality of a new collection, which is then deleted."""
     if find_spec("ir_measures") is None:
         fail("not_installed", f"expected the extra {DISTRIBUTION}[eval]")
-    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
+    with _client(context, patience_s=INGEST_PATIENCE_S) as client, bar() as progress:
         given = evaluation.read(folder, split=split)
         task = progress.add_task("ingest", total=len(given.documents))
         report = evaluation.evaluate(

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import select
-import socket
-import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Annotated
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
 
 import typer
 
 from verso_client.cli import following, render
 from verso_client.cli.filters import FilterJson, Where, filter_of
-from verso_client.cli.sources import Format, guess_format
-from verso_client.cli.tailing.complete import CompleteFile
-from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
-from verso_client.client import Client
-from verso_client.operations.lines import LinesReport
-from verso_core.jobs import CollectionKind, Filter
+from verso_core.jobs import Filter
 from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
 
-_FLUSH_S = 0.5
-_READ_BYTES = 1 << 20
 _SHOWN = 100
 _FOUND = 10
 _FOLLOWED = 10
@@ -117,6 +104,11 @@ def logs(
         "raw": not as_json and not around,
         "skip_damaged": skip_damaged or None,
     }
+    _list(context, fields, as_json=as_json)
+
+
+def _list(context: typer.Context, fields: Mapping[str, object], *, as_json: bool) -> None:
+    """Write the lines that a request of these fields returns; those that are None are left out."""
     request = LinesRequest.model_validate(
         {name: value for name, value in fields.items() if value is not None}
     )
@@ -194,89 +186,3 @@ def _rows(parts: Iterable[bytes]) -> Iterator[LineRow]:
         *whole, rest = (rest + part).split(b"\n")
         for row in whole:
             yield LineRow.model_validate_json(row)
-
-
-def takes_lines(platform: Client, collection: str, files: Sequence[str], how: Format) -> bool:
-    """Whether files are log lines for a collection of kind logs.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    for file in files:
-        if file != "-":
-            Path(file).open("rb").close()
-    formats = {guess_format(file) if how is Format.AUTO else how for file in files}
-    if formats & {Format.JSONL, Format.EXTRACT} or how is Format.FILES:
-        return False
-    kinds = {one.name: one.kind for one in platform.collections()}
-    return kinds.get(collection) is CollectionKind.LOGS
-
-
-def ingest_files(
-    platform: Client,
-    files: Sequence[str],
-    *,
-    collection: str,
-    host: str,
-    labels: Mapping[str, str],
-    joining: Joining | None,
-    progress: Callable[[int], None],
-) -> list[LinesReport]:
-    """Send the lines of files, as they are or joined to records; each file has a label of its own.
-
-    What was accepted of a file before, by its identity and by how far, is passed over.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    found = []
-    for file in files:
-        own = {"host": socket.gethostname(), "source": _source(file), **labels}
-        with _opened(file) as stream:
-            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and file != "-":
-                complete = CompleteFile(stream.fileno(), host=host, joining=joining)
-                report = platform.ingest_source(
-                    complete.read, collection=collection, labels=own, progress=progress
-                )
-            else:
-                parts = _arriving(stream)
-                report = platform.ingest_lines(
-                    parts if joining is None else joining.bodies(parts),
-                    collection=collection,
-                    labels=own,
-                    records=joining is not None,
-                    progress=progress,
-                )
-            found.append(report)
-    return found
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
-    """Yield a file, or standard input."""
-    if file == "-":
-        yield sys.stdin.buffer
-    else:
-        with Path(file).open("rb") as stream:
-            yield stream
-
-
-def _source(file: str) -> str:
-    return "-" if file == "-" else str(Path(file).absolute())
-
-
-def _arriving(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield whole lines of a pipe: what has come in, when it pauses or is much."""
-    number, rest, since = stream.fileno(), b"", time.monotonic()
-    while True:
-        ready, _, _ = select.select([number], [], [], _FLUSH_S)
-        data = os.read(number, _READ_BYTES) if ready else b""
-        rest += data
-        ended = bool(ready) and not data
-        if ended or len(rest) >= _READ_BYTES or time.monotonic() - since >= _FLUSH_S:
-            end = len(rest) if ended else rest.rfind(b"\n") + 1
-            if end:
-                yield rest[:end]
-            rest, since = rest[end:], time.monotonic()
-        if ended:
-            return

@@ -20,6 +20,8 @@ from verso_client.times import unix_seconds
 from verso_core.errors import RequestInvalid, VersoError
 
 PATIENCE_S = 10.0
+INGEST_PATIENCE_S = 600.0
+"""How long a command that ingests tries again while the platform is busy or restarts."""
 
 
 class Exit(IntEnum):
