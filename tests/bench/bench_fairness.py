@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import multiprocessing
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -28,9 +27,9 @@ from typing import Any
 import httpx2
 import psutil
 import sheet
+from keyed import client, p95_ms, platform
 
-from verso_core.api_keys import mint
-from verso_standalone.stack import Stack, StackConfig, find_artifact
+from verso_standalone.stack import Stack
 
 _NDJSON = {"Content-Type": "application/x-ndjson"}
 _TEXTS = 300
@@ -104,7 +103,7 @@ def _load(url: str, secret: str, lines: int, over: Any, counts: Any) -> None:
     answers: Counter[str] = Counter()
 
     def send_all(name: str, send: Callable[[httpx2.Client], int]) -> None:
-        with _client(url, secret) as http:
+        with client(url, secret) as http:
             while not over.is_set():
                 answers[f"{name}: {send(http)}"] += 1
                 time.sleep(_BOMB_PAUSE_S)
@@ -141,11 +140,6 @@ class Memory:
             thread.join()
 
 
-def _client(url: str, secret: str) -> httpx2.Client:
-    headers = {"Authorization": f"Bearer {secret}"}
-    return httpx2.Client(base_url=url, headers=headers, timeout=180.0)
-
-
 def _filtered(values: list[str]) -> dict[str, Any]:
     return {"query": "link", "with_text": False, "filter": {"metadata": {"host": values}}}
 
@@ -180,16 +174,11 @@ def fill(http: httpx2.Client) -> None:
     answer.raise_for_status()
 
 
-def p95_ms(latencies: list[float]) -> float:
-    """Return the latency that 95 % of the requests did not pass, ms."""
-    return 1000 * sorted(latencies)[int(0.95 * (len(latencies) - 1))]
-
-
 def measured(stack: Stack, *, quiet: str, other: str, seconds: float, lines: int) -> dict[str, Any]:
     """Measure both phases."""
     pid = next(one.pid for one in stack.processes if one.name == "gateway")
     assert pid is not None
-    with _client(stack.url, quiet) as http:
+    with client(stack.url, quiet) as http:
         fill(http)
         caller = Caller(http)
         caller.latencies(_WARM_S)
@@ -217,30 +206,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     paper = sheet.Sheet("fairness")
-    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
-        keys = Path(folder) / "keys"
-        (quiet, quiet_key), (other, other_key) = mint("quiet"), mint("other")
-        keys.write_text(f"{quiet_key.line()}\n{other_key.line()}\n", encoding="ascii")
-        config = StackConfig(
-            Path(folder) / "data",
-            arguments.artifact or find_artifact(),
-            port=0,
-            api_keys_file=keys,
-            threads=arguments.threads,
-            settings={"VERSO_SCRUB_SHARE": "0"},
-        )
-        stack = Stack(config)
-        stack.start()
-        try:
-            found = measured(
-                stack,
-                quiet=quiet,
-                other=other,
-                seconds=arguments.seconds,
-                lines=arguments.lines,
-            )
-        finally:
-            stack.stop()
+    owners = ("quiet", "other")
+    with platform(owners, artifact=arguments.artifact, threads=arguments.threads) as (stack, keys):
+        found = measured(stack, **keys, seconds=arguments.seconds, lines=arguments.lines)
     sheet.table(
         "p95, ms",
         ["request", "quiet", "loaded", "ratio"],

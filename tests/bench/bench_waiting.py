@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -24,10 +23,10 @@ from typing import Any
 
 import httpx2
 import sheet
+from keyed import client, p95_ms, platform
 
-from verso_core.api_keys import mint
 from verso_standalone import sample
-from verso_standalone.stack import Stack, StackConfig, find_artifact
+from verso_standalone.stack import Stack
 
 GOAL = 3.0
 _TEXTS = 300
@@ -99,7 +98,7 @@ def _ingest(url: str, secret: str, ahead: int, documents: int, over: Any, full: 
     texts = [document.text for document in sample.documents()]
     jobs: deque[str] = deque()
     number = 0
-    with _client(url, secret) as http:
+    with client(url, secret) as http:
         while not over.is_set():
             while len(jobs) < ahead:
                 batch = []
@@ -127,11 +126,6 @@ def _ended(http: httpx2.Client, job: str) -> bool:
     return status == "succeeded"
 
 
-def _client(url: str, secret: str) -> httpx2.Client:
-    headers = {"Authorization": f"Bearer {secret}"}
-    return httpx2.Client(base_url=url, headers=headers, timeout=180.0)
-
-
 def _create(http: httpx2.Client) -> None:
     """Create both collections and store the documents that are searched and grouped."""
     for name in (_STORED, _TAKEN_IN):
@@ -146,14 +140,9 @@ def _documents(http: httpx2.Client) -> int:
     return found
 
 
-def p95_ms(latencies: list[float]) -> float:
-    """Return the latency that 95 % of the requests did not pass, ms."""
-    return 1000 * sorted(latencies)[int(0.95 * (len(latencies) - 1))]
-
-
 def measured(stack: Stack, secret: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure both phases."""
-    with _client(stack.url, secret) as http:
+    with client(stack.url, secret) as http:
         _create(http)
         person = Person(http)
         person.latencies(seconds=0.0, rounds=_WARM_ROUNDS)
@@ -184,24 +173,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     paper = sheet.Sheet("waiting")
-    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
-        secret, key = mint("one")
-        keys = Path(folder) / "keys"
-        keys.write_text(f"{key.line()}\n", encoding="ascii")
-        config = StackConfig(
-            Path(folder) / "data",
-            arguments.artifact or find_artifact(),
-            port=0,
-            api_keys_file=keys,
-            threads=arguments.threads,
-            settings={"VERSO_SCRUB_SHARE": "0"},
-        )
-        stack = Stack(config)
-        stack.start()
-        try:
-            found = measured(stack, secret, arguments)
-        finally:
-            stack.stop()
+    with platform(("one",), artifact=arguments.artifact, threads=arguments.threads) as (
+        stack,
+        keys,
+    ):
+        found = measured(stack, keys["one"], arguments)
     sheet.table(
         "p95 of one key's requests, ms",
         ["request", "quiet", "beside its bulk ingest", "ratio", "asked quiet", "loaded"],
