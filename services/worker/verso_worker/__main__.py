@@ -53,7 +53,8 @@ from verso_worker.models.tables import TableCache
 from verso_worker.records.cache import Cache
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
-from verso_worker.rules.ports import Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child

@@ -24,7 +24,7 @@ from verso_core.jobs.models import OpenModel, Text
 from verso_core.jobs.search import Hits
 from verso_core.record import Codec, Entry
 from verso_core.registry import Channel, Measure
-from verso_worker.rules.ports import Write
+from verso_worker.rules.ports.outcome import Write
 
 # From a search of a few milliseconds to a bulk slice on one busy core.
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -27,7 +27,7 @@ from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.classify import Classify, Learned
-from verso_worker.rules.ports import StableRun
+from verso_worker.rules.ports.models import StableRun
 
 DATA = Path(__file__).parents[2] / "data"
 ARTIFACT = DATA / "artifact-tiny"

@@ -20,7 +20,7 @@ from verso_core.jobs import Precision
 from verso_core.supervise import Process
 from verso_worker.records.points import Point
 from verso_worker.records.space import Space, Stored, Vector
-from verso_worker.rules.ports import Vectors
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 from verso_worker.stores.qdrant.store import QdrantVectors

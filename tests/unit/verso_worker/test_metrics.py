@@ -9,7 +9,7 @@ from verso_core.jobs import Failed, ItemError, Kind, Result
 from verso_core.jobs.search import Hit, Hits
 from verso_core.record import Codec, Entry, Record
 from verso_worker.metrics import Metrics
-from verso_worker.rules.ports import Write
+from verso_worker.rules.ports.outcome import Write
 
 
 def test_what_is_written_is_counted_by_the_codec_that_won() -> None:

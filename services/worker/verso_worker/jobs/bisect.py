@@ -28,7 +28,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs import AnySlice, Failed, Kind, Result
-from verso_worker.rules.ports import SliceOutcome
+from verso_worker.rules.ports.outcome import SliceOutcome
 
 KINDS = frozenset({Kind.EMBED, Kind.INGEST, Kind.RECONSTRUCT, Kind.DELETE, Kind.UPDATE})
 """Kinds whose items are independent of one another."""

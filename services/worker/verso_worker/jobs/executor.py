@@ -33,7 +33,7 @@ from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.metrics import Metrics
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.ports import SliceOutcome, Write
+from verso_worker.rules.ports.outcome import SliceOutcome, Write
 
 _RETRY_S = 1.0
 _NOTE_S = 1.0

@@ -60,7 +60,7 @@ from verso_worker.models.tables import TableCache
 from verso_worker.records import generation
 from verso_worker.records.artifact import MixtureCodec, NgramCodec, byte_codecs, cutter
 from verso_worker.records.recorder import Recorder
-from verso_worker.rules.ports import Model, Models
+from verso_worker.rules.ports.models import Model, Models
 
 IDLE_S = 20.0
 """An engine that is not served is stopped after so many seconds without a call or a request."""
@@ -108,7 +108,7 @@ class _Served:
 
 
 class ArtifactStore:
-    """Holds a worker's artifacts; implements :class:`verso_worker.rules.ports.Models`.
+    """Holds a worker's artifacts; implements :class:`verso_worker.rules.ports.models.Models`.
 
     Args:
         keep: folder that holds copies of artifacts by id.
@@ -452,7 +452,7 @@ class _WithCanary:
     """The artifacts as a job of the canary's share sees them: it writes with the canary.
 
     Collections of another space than the canary's are written as usual. Implements
-    :class:`verso_worker.rules.ports.Models`.
+    :class:`verso_worker.rules.ports.models.Models`.
     """
 
     artifacts: ArtifactStore

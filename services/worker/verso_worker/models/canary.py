@@ -31,7 +31,8 @@ from verso_worker.models.agreement import agreement
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.comparison import Comparisons, Pair
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.ports import Models, SliceOutcome, StableRun
+from verso_worker.rules.ports.models import Models, StableRun
+from verso_worker.rules.ports.outcome import SliceOutcome
 
 MOST_FAILURES = 2
 """Number of failures that may be chance."""
@@ -205,7 +206,7 @@ def run_job(
 ) -> T:
     """Run a job; if a canary may be to blame for its failure, run it again without canaries.
 
-    Args as in :meth:`verso_worker.rules.ports.Heads.run_job`.
+    Args as in :meth:`verso_worker.rules.ports.models.Heads.run_job`.
     """
     canaries = {name: version for name in names if (version := heads.canary(name, job)) is not None}
     if not canaries:

@@ -14,7 +14,7 @@ from verso_core.errors import EngineUnavailable
 from verso_core.supervise import status, tethered
 from verso_worker.records import fitting
 from verso_worker.records.outputs import Trial, Wanted
-from verso_worker.rules.ports import OnProgress
+from verso_worker.rules.ports.outcome import OnProgress
 
 LIMIT_S = 900.0
 """A fit is ended after so many seconds."""
@@ -24,7 +24,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FitProcess:
-    """Fits tables; implements :class:`verso_worker.rules.ports.Fitter`.
+    """Fits tables; implements :class:`verso_worker.rules.ports.models.Fitter`.
 
     folder: returns the folder of the artifact with a codec id.
     limit_s: seconds after which a fit is ended.

@@ -24,7 +24,7 @@ from verso_worker.models import canary as trials
 from verso_worker.models.agreement import agreement
 from verso_worker.models.comparison import Comparisons, Pair
 from verso_worker.records.confidence import Statistics
-from verso_worker.rules.ports import Models, ServedHead, StableRun
+from verso_worker.rules.ports.models import Models, ServedHead, StableRun
 
 T = TypeVar("T")
 _EVERY_S = 1.0
@@ -46,7 +46,7 @@ class _Checked:
 
 
 class HeadStore:
-    """Holds a worker's heads; implements :class:`verso_worker.rules.ports.Heads`.
+    """Holds a worker's heads; implements :class:`verso_worker.rules.ports.models.Heads`.
 
     Args:
         folder: the models folder, which holds the registry and the heads' folders.

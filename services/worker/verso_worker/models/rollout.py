@@ -26,7 +26,7 @@ from verso_core.registry import Channel, Registry, Rollout
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.comparison import Comparisons
-from verso_worker.rules.ports import Model
+from verso_worker.rules.ports.models import Model
 
 _EVERY_S = 1.0
 _PUBLISH_S = 10.0

@@ -38,7 +38,8 @@ from verso_core.texts import PAGE_END, SENTENCE_END
 from verso_worker.records import confidence
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
-from verso_worker.rules.ports import Heads, OnPart, ServedHead
+from verso_worker.rules.ports.models import Heads, ServedHead
+from verso_worker.rules.ports.outcome import OnPart
 from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 

@@ -49,7 +49,8 @@ from verso_worker.records import confidence
 from verso_worker.records.outputs import Document, Timings
 from verso_worker.records.points import NO_TERMS, Terms
 from verso_worker.records.space import Space, Vector
-from verso_worker.rules.ports import FeedbackRows, Heads, Lexicon, Model, ServedHead, Vectors
+from verso_worker.rules.ports.models import FeedbackRows, Heads, Model, ServedHead
+from verso_worker.rules.ports.stores import Lexicon, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 T = TypeVar("T")

@@ -24,7 +24,8 @@ from verso_core.jobs.collections import (
 )
 from verso_core.jobs.fitting import GenerationState, artifact_of
 from verso_worker.records.points import Sizes
-from verso_worker.rules.ports import Documents, Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Documents, Vectors
 
 
 def collection_named(documents: Documents, name: str) -> Collection:

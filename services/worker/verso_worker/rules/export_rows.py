@@ -18,7 +18,7 @@ from verso_core.jobs import Collection, Result, Slice, train
 from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_core.record import Entry, point_ids
 from verso_worker.records.space import Space
-from verso_worker.rules.ports import Vectors
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 _PAGE = 256

@@ -33,7 +33,9 @@ from verso_core.jobs.fitting import (
 from verso_core.record import Entry, Record
 from verso_worker.records import generation
 from verso_worker.records.outputs import Trial, Wanted
-from verso_worker.rules.ports import Documents, Fitter, Models, OnProgress, SliceOutcome, Tables
+from verso_worker.rules.ports.models import Fitter, Models, Tables
+from verso_worker.rules.ports.outcome import OnProgress, SliceOutcome
+from verso_worker.rules.ports.stores import Documents
 from verso_worker.rules.reader import Chunk, Reader
 
 MOST_LISTED = 50_000

@@ -17,7 +17,7 @@ from verso_core.errors import ArtifactInvalid, CollectionUnknown
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import PROVED, GenerationStage
 from verso_core.record import Codec, Entry
-from verso_worker.rules.ports import Model, Models, Tables
+from verso_worker.rules.ports.models import Model, Models, Tables
 
 _log = logging.getLogger(__name__)
 

@@ -54,16 +54,9 @@ from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space, Stored
 from verso_worker.rules import located
 from verso_worker.rules.generations import Generations
-from verso_worker.rules.ports import (
-    Documents,
-    Lexicon,
-    Model,
-    Models,
-    SliceOutcome,
-    Vectors,
-    Verdict,
-    Write,
-)
+from verso_worker.rules.ports.models import Model, Models
+from verso_worker.rules.ports.outcome import SliceOutcome, Verdict, Write
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
 from verso_worker.rules.reader import Reader
 
 _CODED_BYTES = 400  # of the objects and their hashes, about

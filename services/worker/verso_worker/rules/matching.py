@@ -53,15 +53,8 @@ from verso_worker.records.points import NO_TERMS, Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules import located
 from verso_worker.rules.ingest import Source
-from verso_worker.rules.ports import (
-    Delete,
-    Documents,
-    OnProgress,
-    SliceOutcome,
-    Vectors,
-    Write,
-    no_progress,
-)
+from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome, Write, no_progress
+from verso_worker.rules.ports.stores import Documents, Vectors
 from verso_worker.rules.reader import Reader
 
 PAGE = 512

@@ -40,7 +40,9 @@ from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.collections import collection_named
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.logs.migrating import LogMigration
-from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
+from verso_worker.rules.ports.models import Model, Models
+from verso_worker.rules.ports.outcome import Write
+from verso_worker.rules.ports.stores import Documents, Vectors
 from verso_worker.rules.reader import Chunk, Reader, join
 from verso_worker.rules.scrub import Stored, batches, next_page
 

@@ -27,7 +27,7 @@ from verso_core.jobs import Collection
 from verso_core.record import Entry, point_ids
 from verso_worker.records.points import BATCH, NO_TERMS, Point
 from verso_worker.rules import located
-from verso_worker.rules.ports import Documents, Vectors
+from verso_worker.rules.ports.stores import Documents, Vectors
 from verso_worker.rules.reader import Reader
 
 AGE_S = 3600.0

@@ -30,23 +30,16 @@ from verso_worker.rules.kinds.logs import log_table
 from verso_worker.rules.kinds.models import Embed, ModelKinds
 from verso_worker.rules.migrate import Migrations
 from verso_worker.rules.models import ModelOperations
-from verso_worker.rules.ports import (
-    Documents,
-    FeedbackRows,
-    Fitter,
-    Heads,
-    Lexicon,
-    Logs,
-    Models,
+from verso_worker.rules.ports.models import FeedbackRows, Fitter, Heads, Models, Tables
+from verso_worker.rules.ports.outcome import (
     OnPart,
     OnProgress,
     SliceOutcome,
-    Tables,
-    Vectors,
     Verdict,
     no_part,
     no_progress,
 )
+from verso_worker.rules.ports.stores import Documents, Lexicon, Logs, Vectors
 
 DEFAULT_COLLECTION = "default"
 

@@ -25,7 +25,8 @@ from verso_core.jobs import Collection, NoItem, Result, Slice
 from verso_core.jobs.cluster import Colour, Projected, ProjectedColour, ProjectParams
 from verso_core.record import point_ids
 from verso_worker.records.space import Space, Vector
-from verso_worker.rules.ports import OnProgress, Vectors
+from verso_worker.rules.ports.outcome import OnProgress
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 NONE = -1

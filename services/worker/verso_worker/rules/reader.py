@@ -17,7 +17,8 @@ from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.space import Space
-from verso_worker.rules.ports import Documents, Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Documents, Vectors
 
 
 def name_of(collection: Collection, record: Record) -> bytes | None:

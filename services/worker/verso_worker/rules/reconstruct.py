@@ -29,7 +29,8 @@ from verso_core.record import Entry, Flag, point_ids
 from verso_worker.records.outputs import Predicted, Timings
 from verso_worker.records.recorder import Guess as Guessed
 from verso_worker.records.space import Space, Stored, read_unit
-from verso_worker.rules.ports import Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 

@@ -21,7 +21,7 @@ from verso_core.jobs.heads.models import Place
 from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import passage_spans, sentence_source, sentence_spans
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.ports import Heads, ServedHead
+from verso_worker.rules.ports.models import Heads, ServedHead
 
 _SPANS = {TextUnit.SENTENCE: sentence_spans, TextUnit.PASSAGE: passage_spans}
 

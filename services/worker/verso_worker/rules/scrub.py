@@ -46,7 +46,8 @@ from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.orphans import OrphanCollector
-from verso_worker.rules.ports import Documents, Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Documents, Vectors
 from verso_worker.rules.reader import Chunk, Reader, join
 
 LISTED = 100

@@ -26,7 +26,8 @@ from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
 from verso_worker.records.space import Space, Vector, read_unit
 from verso_worker.rules import located
-from verso_worker.rules.ports import Lexicon, Models, Vectors
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Lexicon, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.rules.score import Score
 

@@ -36,7 +36,7 @@ from verso_ledger.keys import key
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.kinds.call import reporting
-from verso_worker.rules.ports import SliceOutcome
+from verso_worker.rules.ports.outcome import SliceOutcome
 from verso_worker.stores.edge.client import EdgeVectors
 
 

@@ -22,7 +22,7 @@ from verso_worker.models.canary import MOST_FAILURES, ArtifactCanary
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.ports import Models
+from verso_worker.rules.ports.models import Models
 
 DATA = Path(__file__).parents[3] / "data"
 Variant = Callable[..., Path]

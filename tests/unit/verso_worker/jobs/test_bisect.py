@@ -16,7 +16,7 @@ from verso_core.errors import (
 from verso_core.jobs import AnySlice, Failed, IngestItem, IngestParams, Kind, Result, Slice
 from verso_core.jobs.ingest import Ingested
 from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
-from verso_worker.rules.ports import Delete, SliceOutcome
+from verso_worker.rules.ports.outcome import Delete, SliceOutcome
 
 
 class Machine:

@@ -14,7 +14,7 @@ from verso_codecs.logs.shapes import Shapes
 from verso_core.segments import Segment
 from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front, Inventory, TimeSource
 from verso_worker.rules.logs.index import SegmentIndex, View
-from verso_worker.rules.ports import Logs
+from verso_worker.rules.ports.stores import Logs
 
 COUNT = 6
 

@@ -14,7 +14,7 @@ from verso_core.heads import Reads, Task, TextUnit
 from verso_core.jobs import Kind, Slice
 from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.ports import Heads, ServedHead
+from verso_worker.rules.ports.models import Heads, ServedHead
 from verso_worker.rules.score import Score
 
 TEXT = "Caf\u00e9 \U0001f469 opens at nine. The disk sda is full of logs. Nothing else to say here."

@@ -35,7 +35,7 @@ from verso_worker.records.points import BATCH, Point
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_graph, by_pairs
 from verso_worker.rules.grouping.neighbours import NEAREST, Nodes, graph_of, unit_of
-from verso_worker.rules.ports import no_progress
+from verso_worker.rules.ports.outcome import no_progress
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 _NAME = "bench"

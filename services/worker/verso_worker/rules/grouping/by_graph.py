@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.by_pairs import ALONE, Labels
 from verso_worker.rules.grouping.neighbours import TINY, Graph, symmetric
-from verso_worker.rules.ports import OnProgress
+from verso_worker.rules.ports.outcome import OnProgress
 
 _BLOCK = 1024
 

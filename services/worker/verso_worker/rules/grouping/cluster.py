@@ -29,7 +29,8 @@ from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
 from verso_worker.rules.grouping.messages import messages
 from verso_worker.rules.grouping.statements import joined
 from verso_worker.rules.grouping.templates import Miner
-from verso_worker.rules.ports import OnProgress, Vectors
+from verso_worker.rules.ports.outcome import OnProgress
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from verso_worker.records.space import Space, Stored, Vector
-from verso_worker.rules.ports import OnProgress
+from verso_worker.rules.ports.outcome import OnProgress
 
 NEAREST = 32
 """Points that the store is asked for beside a node's own copies; more if a density needs more."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from verso_core.jobs import Collection, Result
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.ports import OnPart, OnProgress, SliceOutcome, no_part
+from verso_worker.rules.ports.outcome import OnPart, OnProgress, SliceOutcome, no_part
 
 
 @dataclass(frozen=True, slots=True)

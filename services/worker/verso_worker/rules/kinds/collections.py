@@ -14,7 +14,8 @@ from verso_core.jobs.scrub import Scrubbed, ScrubParams
 from verso_worker.rules.collections import collection_named
 from verso_worker.rules.kinds.call import Call, Rule
 from verso_worker.rules.kinds.composition import CollectionRules, LogRules
-from verso_worker.rules.ports import Documents, SliceOutcome
+from verso_worker.rules.ports.outcome import SliceOutcome
+from verso_worker.rules.ports.stores import Documents
 
 
 @dataclass(frozen=True, slots=True)

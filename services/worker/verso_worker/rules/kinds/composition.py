@@ -24,17 +24,8 @@ from verso_worker.rules.logs.scrub import LogScrub
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.orphans import OrphanCollector
-from verso_worker.rules.ports import (
-    Documents,
-    FeedbackRows,
-    Fitter,
-    Heads,
-    Lexicon,
-    Logs,
-    Models,
-    Tables,
-    Vectors,
-)
+from verso_worker.rules.ports.models import FeedbackRows, Fitter, Heads, Models, Tables
+from verso_worker.rules.ports.stores import Documents, Lexicon, Logs, Vectors
 from verso_worker.rules.projection import Projection
 from verso_worker.rules.reader import Reader
 from verso_worker.rules.reconstruct import DescribeRecords, Reconstruct

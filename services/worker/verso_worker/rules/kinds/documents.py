@@ -15,7 +15,7 @@ from verso_worker.rules.classify import Classify
 from verso_worker.rules.kinds.call import Call, CollectionRule, reading, reporting, timed
 from verso_worker.rules.kinds.composition import DocumentRules
 from verso_worker.rules.kinds.heads import HeadJobs, HeadRule
-from verso_worker.rules.ports import Delete, SliceOutcome
+from verso_worker.rules.ports.outcome import Delete, SliceOutcome
 
 
 def document_table(rules: DocumentRules, jobs: HeadJobs) -> dict[Kind, CollectionRule]:

@@ -13,7 +13,8 @@ from verso_core.jobs.heads.classify import ClassifyParams
 from verso_core.jobs.search import SearchParams
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.kinds.call import Call, CollectionRule
-from verso_worker.rules.ports import Heads, SliceOutcome, StableRun, no_progress
+from verso_worker.rules.ports.models import Heads, StableRun
+from verso_worker.rules.ports.outcome import SliceOutcome, no_progress
 
 _MOST_PAIRED = 64 * 1024
 """Largest cost of a slice that is run a second time, to compare a canary: half a second or so."""

@@ -14,7 +14,7 @@ from verso_worker.rules.kinds.composition import DocumentRules, LogRules
 from verso_worker.rules.kinds.documents import answered, feedback
 from verso_worker.rules.kinds.heads import HeadJobs
 from verso_worker.rules.logs.operations import LogOperations
-from verso_worker.rules.ports import SliceOutcome
+from verso_worker.rules.ports.outcome import SliceOutcome
 
 
 def log_table(

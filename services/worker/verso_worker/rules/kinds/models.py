@@ -16,7 +16,8 @@ from verso_worker.records.outputs import Timings
 from verso_worker.rules.kinds.call import Call, Rule
 from verso_worker.rules.kinds.heads import HeadJobs
 from verso_worker.rules.models import ModelOperations
-from verso_worker.rules.ports import Models, SliceOutcome
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.outcome import SliceOutcome
 from verso_worker.rules.score import Score
 
 

@@ -32,7 +32,7 @@ from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
 from verso_worker.rules.logs.conditions import Source
 from verso_worker.rules.logs.index import SegmentIndex, View
-from verso_worker.rules.ports import Logs
+from verso_worker.rules.ports.stores import Logs
 
 _HASH_BYTES = 8
 _ENCODED_TOGETHER = 64

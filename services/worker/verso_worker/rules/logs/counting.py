@@ -20,7 +20,7 @@ from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
 from verso_worker.rules.logs.conditions import Condition, Spans
 from verso_worker.rules.logs.reading import LineReader
-from verso_worker.rules.ports import OnProgress, no_progress
+from verso_worker.rules.ports.outcome import OnProgress, no_progress
 
 _TOGETHER = 64
 

@@ -18,7 +18,7 @@ from verso_core.errors import RecordCorrupt
 from verso_core.segments import Segment
 from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front, corrected
 from verso_worker.rules.logs.conditions import Spans
-from verso_worker.rules.ports import Logs
+from verso_worker.rules.ports.stores import Logs
 
 _SIZES = (FRONT_BYTES, 8 * FRONT_BYTES, 1 << 29)
 """How many bytes of a segment are read for its front: nearly always the first are enough."""

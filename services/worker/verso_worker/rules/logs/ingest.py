@@ -46,7 +46,8 @@ from verso_worker.rules.logs.segments import (
     open_segments,
     read_times,
 )
-from verso_worker.rules.ports import Models, SliceOutcome, Verdict, Write
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.outcome import SliceOutcome, Verdict, Write
 from verso_worker.rules.reader import Reader
 
 LONG_LINE_BYTES = 8192

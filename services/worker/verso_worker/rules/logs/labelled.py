@@ -23,7 +23,7 @@ from verso_worker.rules.logs.bodies import bodies
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.counting import in_blocks
 from verso_worker.rules.logs.segments import open_segments
-from verso_worker.rules.ports import Models
+from verso_worker.rules.ports.models import Models
 
 _ENCODED_TOGETHER = 64
 _SPREAD = 2654435761  # Knuth's multiplicative hash, 2^32 / golden ratio

@@ -29,7 +29,7 @@ from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.segments import Opened, Place, coded, open_segments
-from verso_worker.rules.ports import OnProgress, no_progress
+from verso_worker.rules.ports.outcome import OnProgress, no_progress
 
 MERGED_TOGETHER = 16
 """Small neighbours that are merged once there are so many."""

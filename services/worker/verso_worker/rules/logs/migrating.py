@@ -25,7 +25,7 @@ from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.counting import in_blocks
 from verso_worker.rules.logs.scrub import bucket_of
 from verso_worker.rules.logs.segments import Opened, Place, coded, open_segments
-from verso_worker.rules.ports import Model
+from verso_worker.rules.ports.models import Model
 
 
 @dataclass(frozen=True, slots=True)

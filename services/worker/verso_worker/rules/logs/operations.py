@@ -76,14 +76,9 @@ from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
 from verso_worker.rules.logs.search import LogSearch
 from verso_worker.rules.matching import Matching
-from verso_worker.rules.ports import (
-    Delete,
-    Documents,
-    Lexicon,
-    Models,
-    OnProgress,
-    SliceOutcome,
-)
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome
+from verso_worker.rules.ports.stores import Documents, Lexicon
 from verso_worker.rules.reader import Reader
 from verso_worker.rules.reconstruct import Reconstruct
 from verso_worker.rules.search import Search

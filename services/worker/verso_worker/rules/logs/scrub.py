@@ -25,7 +25,7 @@ from verso_worker.records.segments import SEGMENT_LINES, set_bits
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.segments import opened_segment
-from verso_worker.rules.ports import Logs
+from verso_worker.rules.ports.stores import Logs
 
 LISTED = 100
 """Most damaged blocks that one result names."""

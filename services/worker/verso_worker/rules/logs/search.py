@@ -43,7 +43,8 @@ from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.occurrences import Found, Line, Occurrences
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.rows import moments
-from verso_worker.rules.ports import Lexicon, Models
+from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.stores import Lexicon
 
 LINES_SHOWN = 3
 """Newest lines of a statement that a hit has."""

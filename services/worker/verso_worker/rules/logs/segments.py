@@ -32,7 +32,7 @@ from verso_worker.records.segments import (
     corrected,
 )
 from verso_worker.rules.logs.collection import LogCollection
-from verso_worker.rules.ports import Logs
+from verso_worker.rules.ports.stores import Logs
 
 Times = NDArray[np.int64]
 

@@ -70,7 +70,7 @@ def shard_child(
 class EdgeVectors:
     """A client of the store's process; any number of threads may share it.
 
-    Implements :class:`verso_worker.rules.ports.Vectors`, which says what each method raises.
+    Implements :class:`verso_worker.rules.ports.stores.Vectors`, which says what each method raises.
 
     Args:
         socket_path: where the process listens.

@@ -70,7 +70,7 @@ _CONFLICT = 409
 class QdrantVectors:
     """A client of a Qdrant server; any number of threads may share it.
 
-    Implements :class:`verso_worker.rules.ports.Vectors`, which says what each method raises.
+    Implements :class:`verso_worker.rules.ports.stores.Vectors`, which says what each method raises.
 
     Args:
         client: the library's client, closed by :meth:`close`.

@@ -35,7 +35,7 @@ from verso_core.errors import (
 from verso_core.jobs import Precision
 from verso_worker.records.points import Point, Sizes
 from verso_worker.records.space import Stored
-from verso_worker.rules.ports import Vectors
+from verso_worker.rules.ports.stores import Vectors
 from verso_worker.stores.bm25 import Bm25
 
 __all__ = ["name", "store"]
