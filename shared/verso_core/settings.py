@@ -29,6 +29,12 @@ class LedgerSettings(BaseModel):
         description="ledger, entries and collections (Redis or Valkey)",
     )
 
+    ledger_replicas: int = Field(
+        default=0,
+        ge=0,
+        description="replicas of the ledger that must have a write before it is acknowledged",
+    )
+
     @field_validator("redis_url", "broker_url", check_fields=False)
     @classmethod
     def _password(cls, value: str, info: ValidationInfo) -> str:
@@ -53,7 +59,8 @@ def with_password(url: str, file: Path | None) -> str:
     """Return the address with the file's password in it, in place of any it had.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``, with or without a user name.
+        url: ``redis://``, ``rediss://``, ``unix://`` or ``redis+sentinel://``, with or without a
+            user name.
         file: holds the password; None leaves the address as it is.
 
     Raises:

@@ -43,11 +43,17 @@ _GATHER_S = 0.2
 
 
 class AsyncLedger:
-    """The durable record of jobs, as the gateway uses it."""
+    """The durable record of jobs, as the gateway uses it.
 
-    def __init__(self, client: Redis, *, policy: Policy | None = None) -> None:
+    Args:
+        client: the connection.
+        policy: the numbers the steps go by.
+        replicas: replicas that must have a step before it returns.
+    """
+
+    def __init__(self, client: Redis, *, policy: Policy | None = None, replicas: int = 0) -> None:
         self._redis = client
-        self._scripts = AsyncScripts(client, policy)
+        self._scripts = AsyncScripts(client, policy, replicas=replicas)
         self._events = JobEvents(client)
         self.arrivals = Arrivals(client, self._events)
         self.webhooks = Webhooks(client, self._scripts)
@@ -55,9 +61,9 @@ class AsyncLedger:
         self.waiting = WaitingLines(client)
 
     @classmethod
-    def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:
-        """Connect to the ledger at ``redis://…`` or ``unix://…``."""
-        return cls(connect_async(url, timeout_s=timeout_s))
+    def from_url(cls, url: str, *, timeout_s: float = 1.5, replicas: int = 0) -> AsyncLedger:
+        """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
+        return cls(connect_async(url, timeout_s=timeout_s), replicas=replicas)
 
     async def close(self) -> None:
         """End the subscription and close the connections."""
@@ -65,7 +71,7 @@ class AsyncLedger:
         await self._redis.aclose()
 
     async def accept(self, job: NewJob) -> Accepted:
-        """Accept a job: when this returns it is on disk.
+        """Accept a job: when this returns it is on disk, and with the replicas asked for.
 
         Raises:
             IdempotencyConflict: the idempotency key came with another body before.

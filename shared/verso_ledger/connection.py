@@ -1,6 +1,8 @@
 """Connections to Redis or Valkey: their timeouts, retries and errors.
 
-Every step of the ledger may be repeated, so the retries of a client do no harm.
+Every step of the ledger may be repeated, so the retries of a client do no harm. Behind Sentinels
+each new connection asks them for the primary; a connection to a server that has become a replica
+closes at its first refused write.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from typing import Any
 import redis
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import sentinel as async_sentinel
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from verso_core.errors import LedgerUnavailable
+from verso_ledger.sentinel import SentinelAddress, sentinel_address
 
 _POOL_TURNS = 4
 """Timeouts of an answer that a caller waits for a free connection. With one, some of 256 callers on
@@ -80,19 +85,27 @@ def translated() -> Iterator[None]:
 
 
 def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Redis:
-    """Return a blocking client that detects a dead peer and repeats a command that was lost."""
-    return redis.Redis.from_url(
-        url,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s / 2,
+    """Return a blocking client that detects a dead peer and repeats a command that was lost.
+
+    Raises:
+        ValueError: the address is malformed.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s / 2,
         **_keepalive(url),
-        health_check_interval=5,
-        retry=Retry(
+        "health_check_interval": 5,
+        "retry": Retry(
             ExponentialBackoff(cap=1.0, base=0.05),
             retries=retries,
             supported_errors=(exceptions.ConnectionError, exceptions.TimeoutError),
         ),
-    )
+    }
+    address = sentinel_address(url)
+    if address is None:
+        return redis.Redis.from_url(url, **options)
+    pool = _SentinelPool(address.name, _manager(address), **address.server_options, **options)  # type: ignore[no-untyped-call]
+    return redis.Redis.from_pool(pool)
 
 
 def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
@@ -101,22 +114,69 @@ def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -
     A command is repeated only if its connection was already closed, or if this process stood still
     while the answer came: a slow server is not asked twice. If all connections are in use, a caller
     waits longer for one: the server does answer.
+
+    Raises:
+        ValueError: the address is malformed.
     """
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=_POOL_TURNS * timeout_s,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
+    options: dict[str, Any] = {
+        "max_connections": connections,
+        "timeout": _POOL_TURNS * timeout_s,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
         **_keepalive(url),
-        retry=_LateReaderRetry(
+        "retry": _LateReaderRetry(
             NoBackoff(),
             retries=1,
             supported_errors=(exceptions.ConnectionError,),
             timeout_s=timeout_s,
         ),
-    )
+    }
+    address = sentinel_address(url)
+    if address is None:
+        return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+    sentinels: Any = async_sentinel.Sentinel
+    lookup = address.sentinel_options(asynchronous=True)
+    manager = sentinels(address.hosts, sentinel_kwargs=lookup)
+    blocking: Any = _BlockingSentinelPool
+    pool = blocking(address.name, manager, **address.server_options, **options)
     return Redis.from_pool(pool)
+
+
+def primary_address(address: SentinelAddress) -> tuple[str, int]:
+    """Return host and port of the server that is the primary now.
+
+    Raises:
+        LedgerUnavailable: no Sentinel knows it.
+    """
+    with translated():
+        host, port = _manager(address).discover_master(address.name)
+    return str(host), int(port)
+
+
+class _SentinelPool(SentinelConnectionPool):
+    """Connections to the primary of the moment; closes those to the Sentinels with them."""
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close the connections, or only the idle ones, which may be to an old primary."""
+        super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                sentinel.close()
+
+
+class _BlockingSentinelPool(async_sentinel.SentinelConnectionPool, BlockingConnectionPool):
+    """As _SentinelPool, asynchronous; a caller waits where all connections are in use."""
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close the connections, or only the idle ones, which may be to an old primary."""
+        await super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                await sentinel.aclose()
+
+
+def _manager(address: SentinelAddress) -> Any:
+    return Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options())  # type: ignore[no-untyped-call]
 
 
 def _keepalive(url: str) -> dict[str, bool]:

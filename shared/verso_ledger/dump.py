@@ -25,6 +25,8 @@ from typing import Any, BinaryIO
 from redis.connection import parse_url
 
 from verso_core.errors import LedgerUnavailable
+from verso_ledger.connection import primary_address
+from verso_ledger.sentinel import sentinel_address
 
 _MARK_BYTES = 40
 _PART = 1 << 16
@@ -35,7 +37,7 @@ def dump(url: str, path: Path) -> int:
     """Write the server's memory to a file; return the file's size in bytes.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``, as for any client.
+        url: ``redis://``, ``rediss://``, ``unix://`` or ``redis+sentinel://``, as for any client.
         path: made or overwritten; not synced.
 
     Raises:
@@ -52,7 +54,13 @@ def dump(url: str, path: Path) -> int:
 
 @contextmanager
 def _connected(url: str) -> Iterator[BufferedRWPair]:
-    given: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
+    behind = sentinel_address(url)
+    given: dict[str, Any]
+    if behind is None:
+        given = dict(parse_url(url))  # type: ignore[no-untyped-call]
+    else:
+        host, port = primary_address(behind)
+        given = behind.server_options | {"host": host, "port": port}
     if "path" in given:
         raw = socket.socket(socket.AF_UNIX)
         raw.settimeout(_SILENCE_S)

@@ -53,7 +53,7 @@ class Epoch:
 
     @classmethod
     def from_url(cls, url: str) -> Epoch:
-        """Connect to the ledger at ``redis://…`` or ``unix://…``."""
+        """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
         return cls(Scripts(connect(url)))
 
     def close(self) -> None:
@@ -78,7 +78,13 @@ class Epoch:
         self._run("freeze", [owner, 0, 0])
 
     def current(self) -> EpochState:
-        """Return the ledger's epoch, started now if it had none, and its newest sequence number."""
+        """Return the ledger's epoch, started now if it had none, and its newest sequence number.
+
+        With replicas, both are with them: a number that a failover may take back is not returned.
+
+        Raises:
+            LedgerUnavailable: too few replicas confirm.
+        """
         return self._epoch(start=False)
 
     def start_new(self) -> EpochState:

@@ -26,6 +26,7 @@ class Feedback:
 
     def __init__(self, scripts: Scripts) -> None:
         self._redis = scripts.client
+        self._replicas = scripts.replicas
 
     def add(self, head: str, version: str, rows: Mapping[bytes, Judged]) -> None:
         """Store rows by the hash of what was labelled; of too many the oldest are removed."""
@@ -35,7 +36,10 @@ class Feedback:
             for digest, one in rows.items()
         }
         with translated():
-            self._redis.hset(name, mapping=cast("dict[Any, Any]", packed))
+            with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hset(name, mapping=cast("dict[Any, Any]", packed))
+                self._replicas.ask(pipe)
+                self._replicas.check(pipe.execute())
             if self._redis.hlen(name) > MOST:
                 stored = cast("dict[bytes, bytes]", self._redis.hgetall(name))
                 oldest = sorted(stored, key=lambda digest: _ROW.unpack_from(stored[digest])[0])

@@ -90,6 +90,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     migrations  -                    hash: name -> migration as JSON
     rewritten   -                    string: there while the file was rewritten lately
     frozen      -                    string: who keeps points from being removed, for a while
+    replicated  -                    channel without a subscriber: a step publishes on it, and waits
+                                     until the replicas have what was published
 
 Times in keys are milliseconds of the server's clock.
 """
@@ -111,7 +113,7 @@ _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans", "rewritten", "staged",
+    "orphans", "rewritten", "staged", "replicated",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -107,7 +107,8 @@ class Leases:
         with translated(), self._scripts.client.pipeline(transaction=False) as pipe:
             for row in rows:
                 pipe.evalsha(script.sha, 0, *row)
-            replies = pipe.execute(raise_on_error=False)
+            self._scripts.replicas.ask(pipe)
+            replies = self._scripts.replicas.check(pipe.execute(raise_on_error=False))
         return [
             # A step that failed (the server has forgotten its scripts, say) is repeated alone.
             Commit(

@@ -1,4 +1,13 @@
-"""The ledger's steps: Lua files beside this module, which the server runs whole or not at all."""
+"""The ledger's steps: Lua files beside this module, which the server runs whole or not at all.
+
+With replicas, a step that somebody relies on returns only when so many of them have it:
+
+1. Step, a publication that nobody receives, and ``WAIT`` go to the server in one exchange.
+2. ``WAIT`` waits for what its own connection wrote. A step that is repeated writes nothing the
+   second time, although the first may not have reached a replica; the publication is replicated
+   like a write, so ``WAIT`` then waits for all that was written before it.
+3. If too few replicas answer in time, nothing was acknowledged: the step may be repeated.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +19,65 @@ from typing import Any
 
 import redis
 from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
 
 from verso_core import tracing
+from verso_core.errors import LedgerUnavailable
 from verso_ledger.codec import Arg
 from verso_ledger.connection import translated
-from verso_ledger.keys import lua_table
+from verso_ledger.keys import key, lua_table
 from verso_ledger.models import Policy
 
 _MAY_GROW = frozenset({"accept", "collection_put", "generation_add", "reserve", "stage"})
 """Steps that are refused once the server's memory is full; all others only let work finish."""
 
+_UNCONFIRMED = frozenset(
+    {"count", "depths", "entry", "identities", "log_count", "note", "progress", "reap", "renew"}
+)
+"""Steps that read, or whose loss in a failover costs work and nothing else."""
+
+_WAIT_MS = 1000
+"""Time in which replicas confirm a step; below a gateway's patience with its ledger."""
+
 SHARED = ("prelude", "entries", "segments")
 """Files that stand before every step."""
+
+
+class Replicas:
+    """Makes a pipeline's writes wait for replicas.
+
+    Args:
+        count: replicas that must have a write before it is acknowledged; 0 for none.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def ask(self, pipe: Any) -> None:
+        """Add to a pipeline, after its writes, what waits for replicas."""
+        if self.count:
+            pipe.publish(key("replicated"), b"")
+            pipe.execute_command("WAIT", self.count, _WAIT_MS)
+
+    def check(self, replies: list[Any]) -> list[Any]:
+        """Return the replies of a pipeline's own commands.
+
+        Raises:
+            LedgerUnavailable: too few replicas have its writes.
+            ResponseError: the server has become a replica itself.
+        """
+        if not self.count:
+            return replies
+        *own, _, reached = replies
+        if isinstance(reached, Exception):
+            raise reached
+        if int(reached) < self.count:
+            raise LedgerUnavailable(f"expected {self.count} replicas to confirm, got {reached}")
+        return own
+
+    def awaited_by(self, step: str) -> bool:
+        """Whether a step waits for replicas."""
+        return self.count > 0 and step not in _UNCONFIRMED
 
 
 class Scripts:
@@ -30,21 +86,32 @@ class Scripts:
     Args:
         client: the connection to Redis.
         policy: the numbers the steps go by; every process on one ledger uses the same.
+        replicas: replicas that must have a step before it returns.
     """
 
-    def __init__(self, client: redis.Redis, policy: Policy | None = None) -> None:
+    def __init__(
+        self, client: redis.Redis, policy: Policy | None = None, *, replicas: int = 0
+    ) -> None:
         self.client = client
         self.policy = policy or Policy()
+        self.replicas = Replicas(replicas)
         self._scripts: dict[str, Any] = {}
 
     def run(self, step: str, args: Sequence[Arg]) -> Any:
         """Run a step and return its reply.
 
         Raises:
-            LedgerUnavailable: Redis did not answer or refused.
+            LedgerUnavailable: Redis did not answer or refused, or too few replicas have the step.
         """
         with tracing.inner(f"ledger {step}"), translated():
-            return self.prepared(step)(args=args)
+            script = self.prepared(step)
+            if not self.replicas.awaited_by(step):
+                return script(args=args)
+            try:
+                return self._confirmed(script, args)
+            except NoScriptError:
+                self.client.script_load(script.script)
+                return self._confirmed(script, args)
 
     def prepared(self, step: str) -> Any:
         """Return a step as redis-py's script object, for pipelines."""
@@ -52,25 +119,54 @@ class Scripts:
             self._scripts[step] = self.client.register_script(source(step, self.policy))
         return self._scripts[step]
 
+    def _confirmed(self, script: Any, args: Sequence[Arg]) -> Any:
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.evalsha(script.sha, 0, *args)
+            self.replicas.ask(pipe)
+            replies = pipe.execute(raise_on_error=False)
+        return _reply(replies, self.replicas)
+
 
 class AsyncScripts:
-    """Runs the ledger's steps by name over an asynchronous client."""
+    """Runs the ledger's steps by name over an asynchronous client; ``replicas`` as in Scripts."""
 
-    def __init__(self, client: Redis, policy: Policy | None = None) -> None:
+    def __init__(self, client: Redis, policy: Policy | None = None, *, replicas: int = 0) -> None:
         self._client = client
         self._policy = policy or Policy()
+        self.replicas = Replicas(replicas)
         self._scripts: dict[str, Any] = {}
 
     async def run(self, step: str, args: Sequence[Arg]) -> Any:
         """Run a step and return its reply.
 
         Raises:
-            LedgerUnavailable: Redis did not answer or refused.
+            LedgerUnavailable: Redis did not answer or refused, or too few replicas have the step.
         """
         if step not in self._scripts:
             self._scripts[step] = self._client.register_script(source(step, self._policy))
+        script = self._scripts[step]
         with translated():
-            return await self._scripts[step](args=args)
+            if not self.replicas.awaited_by(step):
+                return await script(args=args)
+            try:
+                return await self._confirmed(script, args)
+            except NoScriptError:
+                await self._client.script_load(script.script)
+                return await self._confirmed(script, args)
+
+    async def _confirmed(self, script: Any, args: Sequence[Arg]) -> Any:
+        async with self._client.pipeline(transaction=False) as pipe:
+            pipe.evalsha(script.sha, 0, *args)
+            self.replicas.ask(pipe)
+            replies = await pipe.execute(raise_on_error=False)
+        return _reply(replies, self.replicas)
+
+
+def _reply(replies: list[Any], replicas: Replicas) -> Any:
+    """Return a step's reply; a step that failed is not waited for."""
+    if isinstance(replies[0], Exception):
+        raise replies[0]
+    return replicas.check(replies)[0]
 
 
 @cache

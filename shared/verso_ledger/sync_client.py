@@ -34,7 +34,7 @@ class Jobs:
         self._redis = scripts.client
 
     def accept(self, job: NewJob) -> Accepted:
-        """Accept a job: when this returns it is on disk.
+        """Accept a job: when this returns it is on disk, and with the replicas asked for.
 
         Raises:
             IdempotencyConflict: the idempotency key came with another body before.
@@ -99,6 +99,11 @@ class Ledger:
     Every method of a part is one step of the server and raises LedgerUnavailable when Redis does
     not answer or refuses. A step whose reply was lost may be repeated.
 
+    Args:
+        client: the connection.
+        policy: the numbers the steps go by.
+        replicas: replicas that must have a step before it returns.
+
     Attributes:
         jobs: accept, look up, cancel and replay jobs.
         leases: claim slices, renew their leases, commit their results.
@@ -115,9 +120,11 @@ class Ledger:
         epoch: the ledger's epoch, freezes, and the read-only state.
     """
 
-    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
+    def __init__(
+        self, client: redis.Redis, *, policy: Policy | None = None, replicas: int = 0
+    ) -> None:
         self._redis = client
-        self._scripts = scripts = Scripts(client, policy)
+        self._scripts = scripts = Scripts(client, policy, replicas=replicas)
         locations = Locations(scripts)
         self.jobs = Jobs(scripts)
         self.leases = Leases(scripts, locations)
@@ -134,9 +141,9 @@ class Ledger:
         self.epoch = Epoch(scripts)
 
     @classmethod
-    def from_url(cls, url: str, *, policy: Policy | None = None) -> Ledger:
-        """Connect to the ledger at ``redis://…`` or ``unix://…``."""
-        return cls(connect(url), policy=policy)
+    def from_url(cls, url: str, *, policy: Policy | None = None, replicas: int = 0) -> Ledger:
+        """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
+        return cls(connect(url), policy=policy, replicas=replicas)
 
     def close(self) -> None:
         """Close the connections."""

@@ -114,6 +114,7 @@ class Webhooks:
     def __init__(self, client: Redis, scripts: AsyncScripts) -> None:
         self._redis = client
         self._run = scripts.run
+        self._replicas = scripts.replicas
 
     async def all(self, tenant: str) -> list[Webhook]:
         """Return a tenant's webhooks, the oldest first."""
@@ -154,7 +155,10 @@ class Webhooks:
         """
         await self._stored(tenant, hook_id)
         with translated():
-            await cast("Any", self._redis.hdel(key("webhooks", tenant), hook_id))
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hdel(key("webhooks", tenant), hook_id)
+                self._replicas.ask(pipe)
+                self._replicas.check(await pipe.execute())
 
     async def replay(self, tenant: str, hook_id: str) -> int:
         """Grant messages that were given up new attempts; return their number.

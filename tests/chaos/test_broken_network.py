@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,74 +17,31 @@ from typing import Any
 import pytest
 import redis
 from tests.chaos.load import COLLECTION, Journal, Load
+from tests.chaos.parts import Parts
 from tests.chaos.proxy import Proxy
 from tests.chaos.storm import judge, probe
-from tests.e2e.conftest import ARTIFACT, READY_TIMEOUT_S, Platform
 
-from verso_core.registry import Channel, assign
-from verso_core.supervise import Process
-
-_ENDS = ("gateway", "worker", "keeper")
 _LOST_S = 240.0
 _ROUNDS = int(os.environ.get("NETWORK_ROUNDS", "2"))
 
 
-class Apart(Platform):
-    """The parts of a platform as they run on many machines, with a proxy before their ledger."""
+class Apart(Parts):
+    """Parts with a proxy before their ledger."""
 
     def __init__(self, folder: Path, server: str) -> None:
-        super().__init__(folder / "data", ARTIFACT)
         self._server = server
         self.proxy = Proxy(("127.0.0.1", int(server.rpartition(":")[2].partition("/")[0])))
-        models = self.data / "models"
-        models.mkdir(parents=True)
-        (models / ARTIFACT.name).symlink_to(ARTIFACT)
-        assign(models, Channel.STABLE, ARTIFACT.name)
-        self._parts = [self._part(name) for name in _ENDS]
-
-    def _part(self, name: str) -> Process:
         behind = f"redis://127.0.0.1:{self.proxy.port}"
-        settings = {
-            "VERSO_REDIS_URL": f"{behind}/0",
-            "VERSO_BROKER_URL": f"{behind}/1",
-            "VERSO_DATA": str(self.data),
-            "VERSO_RUN": str(self.data / "run"),
-            "VERSO_MODELS": str(self.data / "models"),
-            "VERSO_RESULTS": str(self.data / "results"),
-            "VERSO_PORT": str(self.port),
-            "VERSO_THREADS": "1",
-            "VERSO_VERIFY_DELAY_S": "0.1",
-            "VERSO_RAW_TEXT_RETENTION_S": "0",
-            "VERSO_SCRUB_SHARE": "0",
-            "OMP_NUM_THREADS": "1",
-        }
-        log = self.data / f"{name}.log"
-        argv = [sys.executable, "-m", f"verso_{name}"]
-        return Process(name, argv, log_path=log, environment=settings)
-
-    def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Start the parts and wait until they can work."""
-        for part in self._parts:
-            part.start()
-        deadline = time.monotonic() + timeout_s
-        with self.client() as client:
-            while not client.ready():
-                assert time.monotonic() < deadline, [part.last_words() for part in self._parts]
-                time.sleep(0.2)
+        super().__init__(folder, redis_url=f"{behind}/0", broker_url=f"{behind}/1")
 
     def close(self) -> None:
         """End the parts and the proxy."""
-        for part in self._parts:
-            part.stop(grace_s=15.0)
+        super().close()
         self.proxy.close()
 
     def redis(self) -> redis.Redis:
         """Connect to the ledger past the proxy."""
         return redis.Redis.from_url(self._server)
-
-    def deaths(self) -> int:
-        """Count how often a part ended by itself: a network is no reason to."""
-        return sum(part.deaths for part in self._parts)
 
 
 @pytest.fixture

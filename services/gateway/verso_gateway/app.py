@@ -195,7 +195,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         closing = asyncio.Event()
-        ledger = AsyncLedger.from_url(settings.redis_url)
+        ledger = AsyncLedger.from_url(settings.redis_url, replicas=settings.ledger_replicas)
         wakeups = WakeupSender(settings.broker_url, metrics=metrics)
         files = ResultFiles(settings.results)
         extractors = Extractors(

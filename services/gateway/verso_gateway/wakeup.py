@@ -15,6 +15,7 @@ from celery import Celery
 
 from verso_core.jobs import TASK_WORK, Queue
 from verso_gateway.metrics import Metrics
+from verso_ledger.sentinel import celery_broker
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 1.0
@@ -24,7 +25,8 @@ class WakeupSender:
     """Sends wake-ups by task name over the Celery broker."""
 
     def __init__(self, broker_url: str, *, metrics: Metrics) -> None:
-        self._app = Celery("verso", broker=broker_url, set_as_current=False)
+        broker, options = celery_broker(broker_url)
+        self._app = Celery("verso", broker=broker, set_as_current=False)
         self._app.conf.update(
             task_serializer="json",
             accept_content=["json"],
@@ -35,6 +37,7 @@ class WakeupSender:
                 "socket_connect_timeout": 2,
                 "socket_keepalive": True,
                 "health_check_interval": 5,
+                **options,
             },
         )
         self._metrics = metrics

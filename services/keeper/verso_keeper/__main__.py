@@ -78,7 +78,8 @@ def main() -> int:
 def keeping(settings: KeeperSettings) -> Iterator[None]:
     """Start the duties, and end them in the opposite order."""
     with ExitStack() as stack:
-        ledger = Ledger(connect(settings.redis_url, timeout_s=5.0, retries=1))
+        client = connect(settings.redis_url, timeout_s=5.0, retries=1)
+        ledger = Ledger(client, replicas=settings.ledger_replicas)
         stack.callback(ledger.close)
         wakeups = WakeupSender(settings.broker_url)
         stack.callback(wakeups.close)

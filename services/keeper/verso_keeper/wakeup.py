@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from verso_core.errors import LedgerUnavailable, Unavailable
 from verso_core.jobs import TASK_WORK, Queue
 from verso_ledger import Ledger
+from verso_ledger.sentinel import celery_broker
 
 _ENOUGH = 4
 """Messages in a broker's queue from which another one would be useless."""
@@ -79,7 +80,8 @@ class WakeupSender:
     """Sends wake-ups by task name over the Celery broker."""
 
     def __init__(self, broker_url: str) -> None:
-        self._app = Celery("verso", broker=broker_url, set_as_current=False)
+        broker, options = celery_broker(broker_url)
+        self._app = Celery("verso", broker=broker, set_as_current=False)
         self._app.conf.update(
             accept_content=["json"],
             task_serializer="json",
@@ -90,6 +92,7 @@ class WakeupSender:
                 "socket_connect_timeout": 2,
                 "socket_keepalive": True,
                 "health_check_interval": 5,
+                **options,
             },
         )
 

@@ -267,7 +267,7 @@ def _artifacts(
 
 def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
     """Connect to the ledger once it answers, and check that it is not older than its mark."""
-    ledger = Ledger(client)
+    ledger = Ledger(client, replicas=settings.ledger_replicas)
     stack.callback(ledger.close)
     await_ledger(client, threading.Event())  # a signal ends the process before it has started
     watch = HighWaterMark(settings.data, ledger.epoch, on_unclean_end=ledger.scrub.request_recent)

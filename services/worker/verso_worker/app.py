@@ -15,6 +15,7 @@ from celery import Celery
 
 from verso_core.errors import Unavailable
 from verso_core.jobs import TASK_WORK, Queue
+from verso_ledger.sentinel import celery_broker
 from verso_worker.jobs.dispatcher import Dispatcher
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ BROKER_OPTIONS: dict[str, Any] = {
 
 def create_app(broker_url: str, dispatcher: Dispatcher) -> Celery:
     """Return the application, whose one task runs a queue through the dispatcher."""
-    app = Celery("verso", broker=broker_url, set_as_current=False)
+    broker, options = celery_broker(broker_url)
+    app = Celery("verso", broker=broker, set_as_current=False)
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
@@ -42,7 +44,7 @@ def create_app(broker_url: str, dispatcher: Dispatcher) -> Celery:
         worker_enable_remote_control=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options=BROKER_OPTIONS,
+        broker_transport_options=BROKER_OPTIONS | options,
     )
 
     @app.task(name=TASK_WORK, shared=False)  # type: ignore[untyped-decorator]  # Celery has no types

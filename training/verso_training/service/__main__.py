@@ -36,7 +36,7 @@ def main() -> int:
     tracing.configure("trainer")
     stopping = threading.Event()
     client = connect(settings.redis_url)
-    ledger = Ledger(client)
+    ledger = Ledger(client, replicas=settings.ledger_replicas)
     owner = f"{settings.trainer_name}-{uuid.uuid4().hex[:8]}"
     registry = CollectorRegistry()
     trainer = Trainer(

@@ -40,7 +40,7 @@ async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ledger = AsyncLedger.from_url(settings.redis_url)
+    ledger = AsyncLedger.from_url(settings.redis_url, replicas=settings.ledger_replicas)
     wakeups = WakeupSender(settings.broker_url, metrics=metrics)
     intake = _intake(settings, ledger, wakeups, metrics=metrics, closing=stop)
     streams = Streams(intake.take, metrics=metrics)
