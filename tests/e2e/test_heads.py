@@ -176,6 +176,26 @@ def test_labels_that_people_check_correct_the_confidence(
     assert unknown.json()["code"] == "request_invalid"
 
 
+def test_labels_that_people_checked_survive_a_restart_of_the_worker(
+    headed: Platform, verso: Client
+) -> None:
+    """A worker that never saw the labels withholds what they call wrong."""
+    texts = [f"{line} once {n}" for n in range(20) for line in (LINES["request"], LINES["retry"])]
+    sure = verso.classify("kinds", texts=texts, accept_error=0.2)
+    right = [one.heads[0].label for one in sure]
+    assert None not in right
+    verso.feedback("kinds", ["frame"] * len(texts), texts=texts)
+    before = headed.kill("worker")
+    try:
+        after = verso.classify("kinds", texts=texts, accept_error=0.2)
+        assert headed.pid("worker") != before
+        assert [one.heads[0].abstained for one in after] == [True] * len(texts)
+    finally:
+        verso.feedback("kinds", [str(label) for label in right], texts=texts)
+    again = verso.classify("kinds", texts=texts, accept_error=0.2)
+    assert [one.heads[0].label for one in again] == right
+
+
 def test_several_heads_signals_and_abstention(http: httpx2.Client) -> None:
     asked = {"head": ["kinds", "kinds-tokens"], "texts": [LINES["retry"], "\x01 qqq"], "top_k": 2}
     sure, odd = ask(http, "/v1/classify", **asked, signals=True, accept_error=0.05)["results"]
