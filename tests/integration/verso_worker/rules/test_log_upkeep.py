@@ -1,8 +1,10 @@
-"""What happens to lines by themselves: retention; and lines that are text, among the others."""
+"""What happens to lines by themselves: verify, retention; and lines that are text, among others."""
 
 from __future__ import annotations
 
 import json
+import zlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, 
 from tests.integration.verso_worker.worker_parts import Stores, flip
 from tests.wire import Item
 
+from verso_codecs.logs import blocks
 from verso_core.errors import DocumentUnknown, RecordCorrupt
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_keeper.retention import Retention
+from verso_worker.rules.logs import segments
 
 DAY = 86_400.0
 LONG = b"2026-01-01T00:01:40Z a trace of java.lang.NullPointerException " + b"at f(X.java:7) " * 700
@@ -36,6 +40,26 @@ def mixed() -> list[bytes]:
 
 def text_of(rows: list[bytes]) -> bytes:
     return b"".join(row + b"\n" for row in rows)
+
+
+def test_blocks_that_were_coded_wrong_are_never_read_and_coded_again_by_the_verify(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest does not decode what it codes: the text is kept until the verify has done so."""
+
+    def wrong(*arguments: Any, **options: Any) -> bytes:
+        body = bytearray(blocks.encode(*arguments, **options)[:-4])
+        body[-2:] = bytes(byte ^ 0x55 for byte in body[-2:])
+        return bytes(body) + zlib.crc32(body).to_bytes(4, "little")
+
+    text = text_of(mixed())
+    with monkeypatch.context() as patched:
+        codec = SimpleNamespace(**(vars(blocks) | {"encode": wrong}))
+        patched.setattr(segments, "block_codec", codec)
+        ingest(logs, text, verify=False, host="a")
+    assert logs.read("0:5", collection=NAME) == [RecordCorrupt.code]
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    assert raw(logs) == text
 
 
 def test_the_keeper_has_lines_deleted_that_are_past_their_time(logs: Stores) -> None:

@@ -299,6 +299,7 @@ class LogIngest:
                 parsed, log, tables,
                 place=replace(place, first=place.first + passed),
                 begin=begin - passed, end=end - passed, is_open=is_open, pool=self.store.writers,
+                text_is_kept=True,
             )  # fmt: skip
         return found
 

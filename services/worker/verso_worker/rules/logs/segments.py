@@ -56,6 +56,7 @@ def coded(
     end: int,
     is_open: bool,
     pool: Executor,
+    text_is_kept: bool = False,
 ) -> list[SegmentWrite]:
     """Code lines [begin, end) of a parsed payload as segments, each decoded again and compared.
 
@@ -68,6 +69,8 @@ def coded(
         end: behind the last line.
         is_open: the last line has no line end.
         pool: codes several blocks at once.
+        text_is_kept: the ledger keeps the lines until the verify has decoded what it stored: the
+            blocks are not decoded here as well, which costs twice as much as to code them.
 
     Raises:
         RecordCorrupt: a block does not decode to its lines.
@@ -77,6 +80,8 @@ def coded(
         block = block_codec.encode(
             parsed, log.shapes, tables, first=at, count=count, first_sequence=place.first + at
         )
+        if text_is_kept:
+            return block
         text = line_arrays.take(parsed.lines, np.arange(at, at + count)).data
         if not np.array_equal(block_codec.decode(block, log.shapes, tables).data, text):
             raise RecordCorrupt("a block does not decode to its lines")
