@@ -102,12 +102,13 @@ def copy_tree(
 def used_bytes(folder: Path) -> int:
     """Return what the files of a folder take on the disk, bytes: holes are not counted.
 
-    A file that is removed meanwhile is not counted either.
+    What is removed meanwhile, a file or a folder, is not counted either.
     """
     used = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            used += _SECTOR_BYTES * path.lstat().st_blocks
+    for parent, folders, names in os.walk(folder):  # unlike rglob it passes over a lost folder
+        for name in (*folders, *names):
+            with contextlib.suppress(FileNotFoundError):
+                used += _SECTOR_BYTES * Path(parent, name).lstat().st_blocks
     return used
 
 

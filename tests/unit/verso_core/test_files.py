@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,23 @@ def test_a_copy_has_the_bytes_of_the_file_and_takes_no_more_room(
     assert copied.read_bytes() == (folder / "file").read_bytes()
     assert copied.stat().st_mode == (folder / "file").stat().st_mode
     assert files.used_bytes(folder.with_name("two")) <= files.used_bytes(folder)
+
+
+def test_folders_that_come_and_go_do_not_disturb_the_count(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"a" * _BLOCK)
+    over = threading.Event()
+
+    def change() -> None:
+        folder = tmp_path / "one" / "two"
+        while not over.is_set():
+            folder.mkdir(parents=True)
+            folder.rmdir()
+            folder.parent.rmdir()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        assert min(files.used_bytes(tmp_path) for _ in range(2000)) >= _BLOCK
+    finally:
+        over.set()
+        thread.join()
