@@ -21,6 +21,7 @@ its attributes. The keys are listed in ``keys``, and no other package knows them
 
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.durability import Server, await_ledger, check_durability
+from verso_ledger.events.webhooks import Message, Webhook
 from verso_ledger.events.work_signal import WorkSubscriber
 from verso_ledger.models import (
     Accepted,
@@ -46,4 +47,3 @@ from verso_ledger.models import (
 from verso_ledger.pages import DocumentRow
 from verso_ledger.scrub import Damage, Move, Recent, Scrub, ScrubStage, Walked
 from verso_ledger.sync_client import Ledger
-from verso_ledger.webhooks import Message, Webhook

@@ -13,11 +13,12 @@ from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
-from verso_ledger.arrivals import Arrivals
 from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
+from verso_ledger.events.arrivals import Arrivals
 from verso_ledger.events.job_events import JobEvents, JobWaiter
+from verso_ledger.events.webhooks import Webhooks
 from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
@@ -36,7 +37,6 @@ from verso_ledger.pages import DocumentRow, Page
 from verso_ledger.scripts import AsyncScripts
 from verso_ledger.scrub import Scrub
 from verso_ledger.sessions import Sessions
-from verso_ledger.webhooks import Webhooks
 
 _EVENTS_PAGE = 1000
 _GATHER_S = 0.2

@@ -14,6 +14,7 @@ from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.connection import connect, translated
 from verso_ledger.epoch import Epoch
+from verso_ledger.events.webhooks import WebhookMessages
 from verso_ledger.feedback import Feedback
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
@@ -23,7 +24,6 @@ from verso_ledger.models import Accepted, JobRecord, NewJob, Policy
 from verso_ledger.scripts import Scripts
 from verso_ledger.scrub import ScrubCursor
 from verso_ledger.trials import Trials
-from verso_ledger.webhooks import WebhookMessages
 
 
 class Jobs:

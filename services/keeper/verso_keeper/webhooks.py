@@ -40,7 +40,7 @@ from verso_core import tracing, webhooks
 from verso_core.errors import LedgerUnavailable, RequestInvalid
 from verso_core.webhooks import DELAYS_S, Address, Network, Target, permitted
 from verso_ledger import Message
-from verso_ledger.webhooks import WebhookMessages
+from verso_ledger.events.webhooks import WebhookMessages
 
 TIMEOUT_S = 10.0
 LEASE_S = 60.0

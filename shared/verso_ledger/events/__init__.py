@@ -1,1 +1,1 @@
-"""What the ledger publishes: the ends and changes of jobs, and that there is work."""
+"""What the ledger publishes: ends and changes of jobs, accepted lines, messages, new work."""

@@ -23,7 +23,7 @@ from verso_gateway.bodies import reading
 from verso_gateway.events import cancel_soon
 from verso_gateway.metrics import Metrics
 from verso_gateway.tail.lines import OpenedSlice, Part, Wanted, part_of
-from verso_ledger.arrivals import Arrival, Arrivals
+from verso_ledger.events.arrivals import Arrival, Arrivals
 from verso_ledger.events.job_events import JobWaiter
 
 PART_BYTES = 256 * 1024

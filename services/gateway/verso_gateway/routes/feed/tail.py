@@ -22,7 +22,7 @@ from verso_gateway.bodies import reading
 from verso_gateway.bodies.lines import labels_of
 from verso_gateway.context import context_of
 from verso_gateway.tail.lines import Wanted
-from verso_ledger.arrivals import Arrivals
+from verso_ledger.events.arrivals import Arrivals
 
 router = APIRouter(tags=["logs"])
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
