@@ -252,6 +252,32 @@ def test_100_000_lines_scroll_with_at_most_300_rows_in_the_page(desk: Look, logs
     assert 0 < most <= ROWS_IN_PAGE
 
 
+HELD_END = """
+const pageEnds = new Promise((end) => { window.endPage = end; });
+const fetched = window.fetch;
+window.fetch = async (...given) => {
+  const response = await fetched(...given);
+  if (!String(given[0]?.url ?? given[0]).includes("/v1/logs/query")) return response;
+  const held = new TransformStream({ flush: () => pageEnds });
+  return new Response(response.body.pipeThrough(held), response);
+};
+"""
+
+
+def test_end_of_list_reached_before_page_ends_reads_the_next(desk: Look, logs: Platform) -> None:
+    with logs.client() as client:
+        client.create_collection("pages", kind=CollectionKind.LOGS)
+        client.ingest_lines(many_lines(1000), collection="pages", labels={"host": "a"})
+    desk.page.add_init_script(HELD_END)
+    page = desk.open("/console/logs?collection=pages&order=oldest")
+    frame = page.get_by_role("region", name="200 lines of pages")
+    frame.evaluate("e => { e.scrollTop = e.scrollHeight }")
+    expect(page.get_by_text("step 199 of the loop")).to_be_visible()
+    expect(page.get_by_text("reading …")).to_be_visible()
+    page.evaluate("window.endPage()")
+    expect(page.get_by_role("region", name="1,000 lines of pages")).to_be_visible()
+
+
 @TWO_LOOKS
 def test_states_of_the_logs_have_pages_of_their_own(log_look: Look) -> None:
     log_look.allow("404", "422")

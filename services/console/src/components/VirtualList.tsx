@@ -12,6 +12,7 @@ interface Props {
   label: string;
   /** Stay at the end while rows are added, if the end is in sight. */
   follow?: boolean;
+  /** Called while the end is in sight: as it comes into sight, and as rows or this function change. */
   onEndReached?: () => void;
 }
 
@@ -41,6 +42,9 @@ export function VirtualList({ count, rowHeight, row, label, follow = false, onEn
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
+
+  // at its end a list does not scroll any more: what is asked for there must not wait for an event
+  useEffect(measure, [count, onEndReached]);
 
   useLayoutEffect(() => {
     const element = frame.current;

@@ -57,7 +57,7 @@ export function LinesView({ state, body, total }: Props) {
           lines={lines}
           contains={state.meaning ? "" : state.text}
           scores={nearest}
-          onEndReached={found.more}
+          {...(loading ? {} : { onEndReached: found.more })}
         />
       )}
     </Card>

@@ -26,6 +26,8 @@ export function VirtualList({ count, rowHeight, row, label, follow = false, onEn
         observer.observe(element);
         return () => observer.disconnect();
     }, []);
+    // at its end a list does not scroll any more: what is asked for there must not wait for an event
+    useEffect(measure, [count, onEndReached]);
     useLayoutEffect(() => {
         const element = frame.current;
         if (follow && atEnd.current && element !== null)
