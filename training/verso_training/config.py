@@ -47,7 +47,8 @@ class Conditioning(StrEnum):
     MEMORY = "memory"
     """The vector becomes several key/value slots that every layer can attend to."""
     CROSS = "cross"
-    """Cross-attention over the single vector, as in Vaswani et al. 2017, with one key and value."""
+    """Cross-attention over the single vector, as in Vaswani et al. 2017, with one key and value.
+    The past then begins with one entry of zeros, since a cache without entries is not served."""
 
 
 class Precision(StrEnum):
@@ -110,6 +111,11 @@ class ModelConfig:
     max_tokens: int = 128
     rope_base: float = 10_000.0
     conditioning: Conditioning = Conditioning.MEMORY
+
+    @property
+    def prefix(self) -> int:
+        """Entries of the past before the first token."""
+        return 1 if self.conditioning is Conditioning.CROSS else self.slots
 
     @property
     def bos(self) -> int:

@@ -9,7 +9,8 @@
 - ``guesses``: greedy and beam search, and whether the model or the search errs;
 - ``readers``: the six output layers of the thesis, side by side;
 - ``recurrent``: recurrent decoders with and without attention;
-- ``combined``: the decoder's distribution as one more input of the mixture codec.
+- ``combined``: the decoder's distribution as one more input of the mixture codec;
+- ``joint``: encoder and decoder trained together.
 
 All go on where they were stopped: what a part found is kept in the working folder.
 """

@@ -17,6 +17,7 @@ from studies.papers import (
     recurrent,
     saving,
 )
+from studies.papers.joint import study as joint
 from studies.papers.kept import Parts
 from studies.quality.classification import Bench
 
@@ -40,6 +41,7 @@ STUDIES = {
     readers.STUDY: Study(readers.run, readers.page),
     recurrent.STUDY: Study(recurrent.run, recurrent.page),
     combined.STUDY: Study(combined.run, combined.page),
+    joint.STUDY: Study(joint.run, joint.page),
 }
 
 

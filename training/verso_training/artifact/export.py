@@ -94,13 +94,7 @@ def export_encoder(encoder: SentenceEncoder | OnnxEncoder, path: Path, *, storag
 
 
 def export_memory(decoder: Decoder, path: Path, *, storage: Storage) -> None:
-    """Write memory.onnx and check it against the module.
-
-    Raises:
-        ArtifactInvalid: the decoder has no memory slots; only those can be served.
-    """
-    if decoder.vector_memory is None:
-        raise ArtifactInvalid("expected a decoder with memory slots, got cross conditioning")
+    """Write memory.onnx and check it against the module."""
     vector = nn.functional.normalize(torch.randn(3, decoder.config.vector_dim), dim=-1)
     _export(
         _Memory(decoder),
@@ -117,13 +111,14 @@ def export_decoder(decoder: Decoder, path: Path, *, storage: Storage) -> None:
     """Write decoder.onnx and check it against the module."""
     config = decoder.config
     generator = torch.Generator().manual_seed(0)
-    batch, length, past_length = 3, 5, config.slots + 4
+    batch, length, past_length = 3, 5, config.prefix + 4
     cache_shape = (batch, config.kv_heads, past_length, config.head_dim)
     past_mask = torch.zeros(batch, past_length)
     past_mask[1, -2:] = -1e9
     tokens = torch.randint(0, config.vocab, (batch, length), generator=generator)
     positions = torch.arange(4, 4 + length).expand(batch, length).contiguous()
-    bias = torch.randn(batch, config.width, generator=generator) * 0.1
+    widths = 1 if decoder.vector_memory is not None else 1 + config.layers
+    bias = torch.randn(batch, widths * config.width, generator=generator) * 0.1
     past = [torch.randn(cache_shape, generator=generator) for _ in range(2 * config.layers)]
     dynamic = torch.export.Dim.DYNAMIC
     rows = {0: dynamic, 1: dynamic}

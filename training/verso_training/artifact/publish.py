@@ -40,7 +40,7 @@ from verso_core.manifest import Codec, Manifest, Profile, Space, Tolerance
 from verso_training.artifact import evaluate, export
 from verso_training.artifact.evaluate import Tally
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
-from verso_training.config import Recipe
+from verso_training.config import Conditioning, ModelConfig, Recipe
 from verso_training.data import chunks
 from verso_training.data.dataset import budgets_of
 from verso_training.data.sources import Chunk, Document, Split
@@ -108,7 +108,7 @@ vector and a small patch, byte for byte.
   weights stored as {recipe.publish.encoder_storage}.
 - Decoder: {parameters / 1e6:.2f} M parameters, {model.layers} layers, width {model.width},
   {model.heads} query and {model.kv_heads} key/value heads of {model.head_dim},
-  {model.slots} memory slots, vocabulary {model.vocab},
+  {_conditioning(model)}, vocabulary {model.vocab},
   records of at most {model.max_tokens} tokens,
   weights stored as {recipe.publish.decoder_storage}.
 - Written {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__}, ONNX Runtime
@@ -154,6 +154,12 @@ without its patch, is a guess: it keeps the topic and invents the details.
 _VECTOR_COSINE = 0.9999
 _NOISE_TEXTS = 64
 """Texts on which the float noise between writing and reading is measured for the card."""
+
+
+def _conditioning(model: ModelConfig) -> str:
+    if model.conditioning is Conditioning.CROSS:
+        return "cross-attention to the vector"
+    return f"{model.slots} memory slots"
 
 
 def publish(
@@ -310,7 +316,7 @@ def write_manifest(trained: Trained, folder: Path, *, name: str) -> Manifest:
         kv_heads=recipe.model.kv_heads,
         head_dim=recipe.model.head_dim,
         width=recipe.model.width,
-        slots=recipe.model.slots,
+        slots=recipe.model.prefix,
         max_tokens=recipe.model.max_tokens,
         epsilon=recipe.publish.epsilon,
         confidence_epsilon=recipe.publish.confidence_epsilon,

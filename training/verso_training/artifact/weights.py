@@ -12,7 +12,7 @@ stay as published, and so does the numeric profile.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Codec
 from verso_training.artifact import export
 from verso_training.artifact.graphs import Floats, feeds
-from verso_training.config import ModelConfig, Storage
+from verso_training.config import Conditioning, ModelConfig, Storage
 from verso_training.decoder.model import Decoder
 
 GRAPHS = ("memory.onnx", "decoder.onnx")
@@ -37,6 +37,7 @@ _BLOCK = (
     *("feed_forward.up", "feed_forward.down"),
 )
 _PREFIX = ("attention.key", "attention.value")
+_CROSS = ("cross.value", "cross.out")
 _NAMED = ("vector_memory.slots.weight", "vector_memory.slots.bias", "vector_memory.bias.weight")
 
 
@@ -57,7 +58,13 @@ def decoder(folder: Path, codec: Codec, *, vector_dim: int) -> Decoder:
     locations = _locations(memory, step, codec)
     found = {name: where[0].read() for name, where in locations.items()}
     width = found["blocks.0.feed_forward.up.weight"].shape[0]
-    made = Decoder(_config(codec, vector_dim=vector_dim, mlp_ratio=width // codec.width))
+    crossed = "blocks.0.cross.value.weight" in locations
+    made = Decoder(
+        replace(
+            _config(codec, vector_dim=vector_dim, mlp_ratio=width // codec.width),
+            conditioning=Conditioning.CROSS if crossed else Conditioning.MEMORY,
+        )
+    )
     try:
         made.load_state_dict({name: torch.from_numpy(one.copy()) for name, one in found.items()})
     except RuntimeError as exc:
@@ -109,8 +116,13 @@ class _Location:
 def _locations(memory: _Graph, step: _Graph, codec: Codec) -> dict[str, list[_Location]]:
     """Locate each of the module's weights, by its name in the module."""
     locations = {"embedding.weight": [_Location(step, "decoder.embedding.weight")]}
-    locations |= {name: [_Location(memory, f"decoder.{name}")] for name in _NAMED}
-    for graph, parts in ((step, _BLOCK), (memory, _PREFIX)):
+    crossed = [f"blocks.{layer}.{part}.weight" for layer in range(codec.layers) for part in _CROSS]
+    if memory.weight(f"decoder.{crossed[0]}") is None:
+        named, ordered = [*_NAMED], [(step, _BLOCK), (memory, _PREFIX)]
+    else:
+        named, ordered = crossed, [(step, _BLOCK)]
+    locations |= {name: [_Location(memory, f"decoder.{name}")] for name in named}
+    for graph, parts in ordered:
         products = list(graph.products())
         if len(products) != len(parts) * codec.layers:
             raise ArtifactInvalid(

@@ -134,7 +134,7 @@ def prepare(
             rng=rng,
         )
         if split is Split.VALIDATION:
-            drawn = _first_of_each_family(drawn, recipe.data.validation_chunks)
+            drawn = first_of_each_family(drawn, recipe.data.validation_chunks)
         fitted = list(
             chunks.fit_tokens(drawn, decoder_tokenizer, max_tokens=recipe.model.max_tokens)
         )
@@ -206,7 +206,8 @@ def _sample(
             yield text
 
 
-def _first_of_each_family(drawn: list[Chunk], count: int) -> list[Chunk]:
+def first_of_each_family(drawn: list[Chunk], count: int) -> list[Chunk]:
+    """Return at most ``count`` chunks of each family."""
     kept: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in drawn:
         if len(kept[chunk.family]) < count:

@@ -5,8 +5,8 @@ the vector by cross-attention; over a single vector a softmax has one term, so w
 
     CrossAttention(q, v) = softmax(q k(v) / sqrt(H)) W_o W_v v = W_o W_v v,
 
-a constant added to every position (``Conditioning.CROSS`` is exactly this, for comparison). Ours
-gives attention something to choose from. The vector v is spread over S memory slots, which every
+a constant added to every position (``Conditioning.CROSS`` is exactly this). Memory slots
+give attention something to choose from. The vector v is spread over S memory slots, which every
 layer may read as if they were S earlier tokens:
 
     M = reshape(W_m sqrt(D) v + b_m)            M in R^(S x W)          memory slots
@@ -36,7 +36,6 @@ worker appends the keys and values of the tokens it has decoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -55,17 +54,15 @@ class Memory:
     """What the decoder reads of a sentence vector.
 
     Attributes:
-        bias: Added to every input embedding. Shape: (B, W).
+        bias: Added to every input embedding. With ``Conditioning.CROSS`` zeros, and behind them
+            the term that each layer adds to every position. Shape: (B, W) or (B, (1 + L) W).
         keys: One tensor per layer. Shape: (B, G, S, H).
         values: One tensor per layer. Shape: (B, G, S, H).
-        constants: With ``Conditioning.CROSS`` only: the term that each layer adds to every
-            position; the other tensors then have no slots and no effect. Shape: (B, W) each.
     """
 
     bias: Tensor
     keys: list[Tensor]
     values: list[Tensor]
-    constants: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -247,13 +244,17 @@ class Decoder(nn.Module):
             vector: The stored, dequantised sentence vector. Shape: (B, D), float32.
         """
         if self.vector_memory is None:
-            slots = vector.new_zeros(vector.shape[0], 0, self.config.width)
-            bias = vector.new_zeros(vector.shape[0], self.config.width)
-        else:
-            slots, bias = self.vector_memory(vector)
+            return self._crossed(vector)
+        slots, bias = self.vector_memory(vector)
         prefixes = [block.attention.prefix(slots) for block in self.layers]
-        constants = [block.cross(vector) for block in self.layers if block.cross is not None]
-        return Memory(bias, [k for k, _ in prefixes], [v for _, v in prefixes], constants)
+        return Memory(bias, [k for k, _ in prefixes], [v for _, v in prefixes])
+
+    def _crossed(self, vector: Tensor) -> Memory:
+        config, batch = self.config, vector.shape[0]
+        terms = [block.cross(vector) for block in self.layers if block.cross is not None]
+        bias = torch.cat([torch.zeros_like(terms[0]), *terms], dim=-1)
+        nothing = vector.new_zeros(batch, config.kv_heads, config.prefix, config.head_dim)
+        return Memory(bias, [nothing] * config.layers, [nothing] * config.layers)
 
     def forward(
         self,
@@ -264,21 +265,20 @@ class Decoder(nn.Module):
         past_mask: Tensor,
         past_keys: list[Tensor],
         past_values: list[Tensor],
-        constants: Sequence[Tensor] = (),
     ) -> Output:
         """Run one pass over T new tokens.
 
         Args:
             tokens: Token ids. Shape: (B, T), int64.
             positions: Position of each token in its record; bos has 0. Shape: (B, T), int64.
-            bias: From ``memory``. Shape: (B, W).
+            bias: From ``memory``. Shape: (B, W) or (B, (1 + L) W).
             past_mask: Added to the scores of past entries: 0 to attend, -1e9 not to.
                 Shape: (B, P).
             past_keys: Slots, then earlier tokens; one tensor per layer. Shape: (B, G, P, H).
             past_values: Likewise. Shape: (B, G, P, H).
-            constants: From ``memory``; empty unless ``Conditioning.CROSS``. Shape: (B, W) each.
         """
-        x = norm(self.embedding(tokens)) + bias[:, None, :]
+        first, *terms = bias[:, None, :].chunk(bias.shape[1] // self.config.width, dim=-1)
+        x = norm(self.embedding(tokens)) + first
         rotation = (self.cos[positions][:, None], self.sin[positions][:, None])
         mask = self._mask(past_mask, tokens.shape[1])
         keys, values = [], []
@@ -286,8 +286,8 @@ class Decoder(nn.Module):
             past = (past_keys[layer], past_values[layer])
             update, k, v = block.attention(norm(x), rotation, mask=mask, past=past)
             x = x + update
-            if constants:
-                x = x + constants[layer][:, None, :]
+            if terms:
+                x = x + terms[layer]
             x = x + block.feed_forward(norm(x))
             keys.append(k)
             values.append(v)
@@ -318,7 +318,6 @@ class Decoder(nn.Module):
             past_mask=mask,
             past_keys=memory.keys,
             past_values=memory.values,
-            constants=memory.constants,
         )
         return output.states  # type: ignore[no-any-return]
 

@@ -160,7 +160,7 @@ class Run:
         start = start or Start(Decoder(recipe.model), int8_scale(self.training.vectors))
         self.int8_scale = start.int8_scale
         self.decoder = start.decoder.to(self.config.device).train()
-        self.optimisers = _optimisers(self.decoder, self.config)
+        self.optimisers = optimisers(self.decoder, self.config)
         self.progress = Progress()
         if resume:
             self._restore()
@@ -343,20 +343,21 @@ def describe(folder: Path) -> str:
     )
 
 
-def _optimisers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def optimisers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Return Muon for the matrices inside the blocks and AdamW for all else."""
     matrices = [p for p in decoder.blocks.parameters() if p.ndim == 2]
     inside = {id(p) for p in matrices}
     others = [p for p in decoder.parameters() if id(p) not in inside]
-    optimisers: list[torch.optim.Optimizer] = [
+    made: list[torch.optim.Optimizer] = [
         torch.optim.Muon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
         torch.optim.AdamW(
             others, lr=config.embedding_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
         ),
     ]
-    for optimiser in optimisers:
+    for optimiser in made:
         for group in optimiser.param_groups:
             group["initial_lr"] = group["lr"]
-    return optimisers
+    return made
 
 
 def _leading(full: Dataset, count: int) -> Dataset:

@@ -36,7 +36,8 @@ _CACHE_LENGTHS = (32, 64, 96)
 class Memory:
     """The decoder's view of vectors.
 
-    bias: Shape: (B, W), float32
+    bias: what its graph returns first, of the width that the decoder's graph takes; W, or more
+        where each layer has a term of its own. Shape: (B, W or more), float32
     slots: keys and values of the memory slots; key of layer l at 2l, value at 2l + 1.
         Shape: (2L, B, G, S, H), float32
     """
@@ -82,6 +83,7 @@ class Decoder:
         self.session = decoder.wide
         self._graph = decoder
         self._memory = memory
+        self.bias_width = int(memory.get_outputs()[0].shape[1])
         self._memory_names = ["bias", *names]
 
     def memory(self, vectors: Floats) -> Memory:
@@ -135,7 +137,7 @@ class Cache:
         self.count = np.zeros(capacity, np.int64)  # tokens each row has read, bos included
         self._tokens = np.zeros((capacity, 1), np.int64)
         self._positions = np.zeros((capacity, 1), np.int64)
-        self._bias = np.zeros((capacity, codec.width), np.float32)
+        self._bias = np.zeros((capacity, decoder.bias_width), np.float32)
         self._shape = (2 * codec.layers, capacity, codec.kv_heads)
         self._head_dim = codec.head_dim
         self._logits = np.zeros((capacity, 1, codec.vocab), np.float32)

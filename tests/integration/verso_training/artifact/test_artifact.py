@@ -15,15 +15,17 @@ from tests.support import tiny_artifact
 
 from verso_codecs import ranks
 from verso_core import manifest
-from verso_core.errors import ArtifactInvalid
 from verso_training import config
-from verso_training.artifact import export
+from verso_training.artifact import export, weights
 from verso_training.artifact.evaluate import Suite
-from verso_training.config import Recipe, Storage
+from verso_training.config import Conditioning, Recipe, Storage
 from verso_training.data import dataset
 from verso_training.data.sources import Split
 from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import Run
+from verso_worker.engine.decoder import Cache
+from verso_worker.engine.decoder import Decoder as ServedDecoder
+from verso_worker.engine.sessions import Load, Sessions
 
 pytestmark = pytest.mark.timeout(600)  # three graphs are exported
 COMMITTED = Path(__file__).resolve().parents[3] / "data" / "artifact-tiny"
@@ -203,7 +205,31 @@ def test_float16_weights_are_the_nearest_halves(tmp_path: Path) -> None:
     assert (tmp_path / "g.onnx").stat().st_size < 0.6 * weight.nbytes
 
 
-def test_a_decoder_without_slots_is_not_exported(recipe: Recipe, tmp_path: Path) -> None:
-    cross = dataclasses.replace(recipe.model, conditioning=config.Conditioning.CROSS)
-    with pytest.raises(ArtifactInvalid, match="memory slots"):
-        export.export_memory(Decoder(cross), tmp_path / "m.onnx", storage=Storage.INT8)
+@pytest.mark.parametrize("conditioning", list(Conditioning))
+def test_exported_decoders_decode_step_by_step_as_the_module_does(
+    recipe: Recipe, tmp_path: Path, conditioning: Conditioning
+) -> None:
+    """In the worker's own cache; and the graphs' weights are found again."""
+    torch.manual_seed(1)
+    model = dataclasses.replace(recipe.model, conditioning=conditioning)
+    made = Decoder(model).eval()
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight, std=0.1)
+    export.export_memory(made, tmp_path / "memory.onnx", storage=Storage.FLOAT32)
+    export.export_decoder(made, tmp_path / "decoder.onnx", storage=Storage.FLOAT32)
+    about = manifest.load(COMMITTED).manifest.codec
+    codec = about.model_copy(update={"slots": model.prefix})
+    again = weights.decoder(tmp_path, codec, vector_dim=model.vector_dim)
+    for name, weight in made.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], weight)
+    memory, steps = (export.session(tmp_path / name) for name in weights.GRAPHS)
+    served = ServedDecoder(memory, Sessions(steps, None, load=Load()), codec, dim=model.vector_dim)
+    vectors = torch.nn.functional.normalize(torch.randn(2, model.vector_dim), dim=-1)
+    tokens = torch.randint(0, model.bos, (2, 6))
+    with torch.inference_mode():
+        expected = made.logits(made.teacher_forced(tokens, vectors)).numpy()
+    cache = Cache(served, 2)
+    cache.add(served.memory(vectors.numpy()))
+    for at in range(6):
+        found = cache.step(tokens[:, at].numpy()).logits
+        np.testing.assert_allclose(found, expected[:, at], atol=2e-4)

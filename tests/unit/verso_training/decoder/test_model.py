@@ -104,9 +104,17 @@ def test_the_vector_matters_under_either_conditioning(conditioning: Conditioning
 def test_cross_conditioning_adds_the_same_to_every_position() -> None:
     config = ModelConfig(vocab=300, width=32, layers=1, heads=2, kv_heads=1, head_dim=8,
                          vector_dim=12, conditioning=Conditioning.CROSS)  # fmt: skip
-    memory = Decoder(config).memory(_vectors(2))
-    assert [tuple(c.shape) for c in memory.constants] == [(2, 32)]
-    assert memory.keys[0].shape[2] == 0
+    decoder = Decoder(config)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    vectors = _vectors(2)
+    memory = decoder.memory(vectors)
+    (crossed,) = [block.cross for block in decoder.layers]
+    assert crossed is not None
+    torch.testing.assert_close(memory.bias[:, 32:], crossed(vectors))
+    assert not memory.bias[:, :32].any()
+    assert not torch.stack([*memory.keys, *memory.values]).any()
+    assert memory.keys[0].shape[2] == config.prefix == 1
 
 
 @torch.inference_mode()
