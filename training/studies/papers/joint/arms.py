@@ -79,14 +79,15 @@ class JointEncoder(nn.Module):
         super().__init__()
         self.base = base
         self.dim = base.dim
-        self.adapter = Adapter(base.dim) if trained is Trained.ADAPTER else None
+        width = int(base.bert.config.hidden_size)
+        self.adapter = Adapter(width) if trained is Trained.ADAPTER else None
         for weight in base.parameters():
             weight.requires_grad_(False)
         for weight in _learning(base, trained):
             weight.requires_grad_(True)
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the states of tokens. Shape: twice (B, T) to (B, T, D)."""
+        """Return the states of tokens. Shape: twice (B, T) to (B, T, W)."""
         found = self.base.bert(input_ids=input_ids, attention_mask=attention_mask)
         states: Tensor = found.last_hidden_state.float()
         return states if self.adapter is None else self.adapter(states)
@@ -94,7 +95,7 @@ class JointEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return unit vectors. Shape: twice (B, T) to (B, D)."""
         states = self.states(input_ids, attention_mask)
-        pooled = pool(states, attention_mask, self.base.pooling)
+        pooled = self.base.projection(pool(states, attention_mask, self.base.pooling))
         return torch.nn.functional.normalize(pooled, dim=-1)
 
     def learning(self) -> list[nn.Parameter]:

@@ -154,10 +154,9 @@ class JointRun:
             rng = np.random.default_rng((self.config.seed, progress.epoch))
             planned = dataset.plan(lengths, tokens_per_step=self.config.tokens_per_step, rng=rng)
             while progress.batch < len(planned):
-                yield dataset.collate(
-                    self.data, planned[progress.batch], bos=self.bos, eos=self.eos
-                )
-                progress.batch += 1
+                rows = planned[progress.batch]
+                progress.batch += 1  # before the step, after which the progress is saved
+                yield dataset.collate(self.data, rows, bos=self.bos, eos=self.eos)
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def _step(self, batch: Batch, rate: float) -> None:
