@@ -1,0 +1,1 @@
+"""What the shipped heads do through a running platform."""
