@@ -34,6 +34,7 @@ from verso_codecs.logs import blocks, filters
 from verso_codecs.logs.parsing import Lines, Parsed, parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables
+from verso_worker.records.segments import SEGMENT_LINES
 
 _FRAME_BYTES = 256 * 1024
 _DICTIONARY_BYTES = 16 * 1024
@@ -118,10 +119,11 @@ def _coded(
 def _filters(parts: Sequence[Parsed], timer: Timer) -> int:
     size = 0
     for parsed in parts:
-        for first in range(0, parsed.count, blocks.MAX_LINES):
-            count = min(blocks.MAX_LINES, parsed.count - first)
+        for first in range(0, parsed.count, SEGMENT_LINES):
+            count = min(SEGMENT_LINES, parsed.count - first)
             began = time.process_time()
-            size += len(filters.build(parsed, first=first, count=count))
+            own = filters.build(parsed, first=first, count=count, block_lines=blocks.MAX_LINES)
+            size += len(own)
             timer.measure("filter", began)
     return size
 

@@ -60,7 +60,7 @@ def failure(rng: random.Random, made: list[bytes], shapes: Shapes, tables: list[
     before = len(shapes)
     shapes.extend(parsed.new_rows)
     parsed.number(range(before, len(shapes)))
-    held = filters.build(parsed, first=0, count=len(made))
+    held = filters.build(parsed, first=0, count=len(made), block_lines=128)
     for part in tables:
         block = blocks.encode(parsed, shapes, part, first=0, count=len(made))
         found = blocks.decode(block, shapes, part)

@@ -1,41 +1,51 @@
-"""Which values occur in a block: a set of 10 bits a token that may say yes too often.
+"""Which values occur in a segment, and in which block: some 12 bits a token.
 
 A token is a maximal run of letters, digits, `.`, `-` and bytes from 128, without `.` and `-` at its
 ends, of 3 bytes or more, that contains a digit and is not part of a timestamp. A question's tokens
 are found by the same rule.
 
-The set is a ribbon filter with as many columns as fit: 9, of some two hundred tokens and more, by
-which 0.2 % of other tokens are in it too. Sets that are too small for 7 columns, and those written
-before there were ribbon filters, are Bloom filters (Bloom 1970) with 7 probes, at positions that
-are steps of one hash from another (Kirsch & Mitzenmacher 2006): 0.8 %. Stored are a byte for the
-version, of a ribbon filter two more for its seed and its columns, the bits, and a CRC of two bytes.
+The set is a ribbon filter with as many columns as fit: 11, of some two hundred tokens and more. By
+six of them 1.6 % of other tokens are taken to be in it; the other five say which block has the
+token, or that several have it. Nine in ten tokens of logs are in one block of their segment, so
+that a search decodes one block for a value, and not sixteen.
+
+Other forms are read, and say nothing of blocks: ribbon filters of 9 columns, by which 0.2 % of
+other tokens are in it, and Bloom filters (Bloom 1970) with 7 probes, at positions that are steps of
+one hash from another (Kirsch & Mitzenmacher 2006): 0.8 %. The latter are also written of sets that
+are too small for 9 columns. Stored are a byte for the version, of a ribbon filter two more for its
+seed and its columns, the bits, and a CRC of two bytes.
 """
 
-# Compiled with what it imports: 93fb2c1132ad6358
+# Compiled with what it imports: c5b85722465f485f
 
 import binascii
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix
-from verso_codecs.logs.ribbon import WIDTH, holds, solve
+from verso_codecs.logs.ribbon import WIDTH, number_of, solve
 from verso_core.errors import RecordCorrupt
 
-BITS = 10
-"""Bits of a filter for each of its tokens."""
+BITS = 13
+"""Most bits of a filter for each of its tokens."""
+
+ANY_BLOCK = 255
+"""A token may be in any block of a segment: several have it, or the filter does not say."""
 
 MIN_TOKEN_BYTES = 3
 
 _PROBES = 7
 _BLOOM = 1  # versions
 _RIBBON = 2
+_PLACED = 3  # a ribbon filter that says which block
 _RIBBON_HEADER_BYTES = 3
-_SIZES = ((9, 94), (9, 90), (8, 80), (7, 70))
+_SIZES = ((11, 94), (11, 90), (10, 80), (9, 70))
 """Columns of a ribbon filter, and tokens for a hundred slots: the first that can be solved."""
+_PLACE_COLUMNS = 5
+_BLOOM_BITS = 10
 _SEEDS = 4
 _CHECK_BYTES = 2
 _LEAST_BYTES = 1 + _CHECK_BYTES
@@ -143,43 +153,67 @@ def _held_by_bloom(data: Bytes, begin: Int, size: Int, value: Int) -> bool:
 
 @kernel
 def _find(data: Bytes, bounds: State, token: Bytes, found: Bytes) -> None:
-    """Note which filters may hold a token."""
+    """Note which filters may hold a token, and in which block: 1 + its number, or ANY_BLOCK."""
     value = _token_hash(token, np.int64(0), np.int64(token.size))
     for index in range(bounds.size - 1):
         begin = bounds[index]
         end = bounds[index + 1] - _CHECK_BYTES
+        found[index] = 0
         if data[begin] == _BLOOM:
-            held = _held_by_bloom(data, begin + 1, end - begin - 1, value)
-        else:
-            seed, columns = np.int64(data[begin + 1]), np.int64(data[begin + 2])
-            begin += _RIBBON_HEADER_BYTES
-            held = holds(data, begin, (end - begin) // columns, columns, seed, value)
-        found[index] = 1 if held else 0
+            if _held_by_bloom(data, begin + 1, end - begin - 1, value):
+                found[index] = ANY_BLOCK
+            continue
+        seed, columns = np.int64(data[begin + 1]), np.int64(data[begin + 2])
+        sure = columns - _PLACE_COLUMNS if data[begin] == _PLACED else columns
+        begin += _RIBBON_HEADER_BYTES
+        number = number_of(data, begin, (end - begin) // columns, columns, sure, seed, value)
+        if number >= 0:
+            found[index] = number if number > 0 else ANY_BLOCK
 
 
-def build(parsed: Parsed, *, first: int, count: int) -> bytes:
-    """Return the filter of the tokens of lines [first, first + count)."""
-    if not 0 <= first <= first + count <= parsed.count:
+def build(parsed: Parsed, *, first: int, count: int, block_lines: int) -> bytes:
+    """Return the filter of the tokens of lines [first, first + count) in blocks of so many."""
+    end = first + count
+    if not 0 <= first <= end <= parsed.count or block_lines < 1:
         raise ValueError(f"expected some of {parsed.count} lines, got {first} and {count} more")
-    lines = parsed.lines
-    size = int((lines.ends[first : first + count] - lines.begins[first : first + count]).sum())
-    hashes = np.empty(size // 3 + 1, np.int64)
-    used = _list_tokens(lines, parsed.slot_bounds, parsed.slots, first, count, hashes)
-    body = of_hashes(np.unique(hashes[:used]))
+    found = [
+        _tokens_of(parsed, first=at, count=min(block_lines, end - at))
+        for at in range(first, end, block_lines)
+    ]
+    sizes = [one.size for one in found]
+    blocks = np.repeat(np.arange(1, len(found) + 1), sizes)
+    hashes, where, times = np.unique(
+        np.concatenate([np.zeros(0, np.int64), *found]), return_index=True, return_counts=True
+    )
+    only = blocks[where]
+    body = of_hashes(hashes, np.where((times == 1) & (only < 1 << _PLACE_COLUMNS), only, 0))
     return body + binascii.crc_hqx(body, 0).to_bytes(_CHECK_BYTES, "little")
 
 
-def of_hashes(hashes: State) -> bytes:
-    """Return the filter of distinct hashes, without its CRC; no longer than `BITS` say."""
+def _tokens_of(parsed: Parsed, *, first: int, count: int) -> State:
+    """Return the distinct hashes of the tokens of some lines."""
+    lines, end = parsed.lines, first + count
+    size = int((lines.ends[first:end] - lines.begins[first:end]).sum())
+    hashes = np.empty(size // 3 + 1, np.int64)
+    used = _list_tokens(lines, parsed.slot_bounds, parsed.slots, first, count, hashes)
+    return np.unique(hashes[:used])
+
+
+def of_hashes(hashes: State, places: State) -> bytes:
+    """Return the filter of distinct hashes, without its CRC; no longer than `BITS` say.
+
+    places: 1 + the block of each, or 0 if several have it. Shape: as of the hashes
+    """
     for columns, tokens in _SIZES:
         size = 100 * hashes.size // tokens // 8
         if 8 * size < WIDTH:
             continue
+        sure = columns - _PLACE_COLUMNS
         for seed in range(_SEEDS):
             table = np.zeros(columns * size, np.uint8)
-            if solve(hashes, seed, columns, table):
-                return bytes((_RIBBON, seed, columns)) + table.tobytes()
-    bits = np.zeros(1 + (BITS * hashes.size + 7) // 8, np.uint8)
+            if solve(hashes, places, sure, seed, columns, table):
+                return bytes((_PLACED, seed, columns)) + table.tobytes()
+    bits = np.zeros(1 + (_BLOOM_BITS * hashes.size + 7) // 8, np.uint8)
     bits[0] = _BLOOM
     _fill(hashes, bits)
     return bits.tobytes()
@@ -199,11 +233,12 @@ def check(held: bytes) -> None:
 
 def _check_form(held: bytes) -> None:
     """Verify that a filter can be read, whatever is in it."""
-    if len(held) < _LEAST_BYTES or held[0] not in (_BLOOM, _RIBBON):
-        raise RecordCorrupt(f"filter: expected version 1 or 2, got {held[:1].hex()}")
-    if held[0] == _RIBBON:
+    if len(held) < _LEAST_BYTES or held[0] not in (_BLOOM, _RIBBON, _PLACED):
+        raise RecordCorrupt(f"filter: expected version 1, 2 or 3, got {held[:1].hex()}")
+    if held[0] != _BLOOM:
         columns, size = held[2], len(held) - _RIBBON_HEADER_BYTES - _CHECK_BYTES
-        if not 0 < columns < 32 or size % columns or 8 * size < columns * WIDTH:
+        least = _PLACE_COLUMNS if held[0] == _PLACED else 0
+        if not least < columns < 32 or size % columns or 8 * size < columns * WIDTH:
             raise RecordCorrupt(f"filter: {columns} columns of {size} bytes")
 
 
@@ -230,11 +265,21 @@ def join(filters: Sequence[bytes]) -> Joined:
     return Joined(data, np.cumsum([0, *(len(held) for held in filters)], dtype=np.int64))
 
 
-def find_joined(joined: Joined, token: bytes) -> NDArray[np.bool_]:
-    """Return which filters may hold a token. Shape: (filters,)"""
-    found = np.zeros(joined.bounds.size - 1, np.uint8)
-    _find(joined.data, joined.bounds, np.frombuffer(bytearray(token), np.uint8), found)
-    return found.view(np.bool_)
+def find_joined(joined: Joined, tokens: Sequence[bytes]) -> Bytes:
+    """Return in which block of each segment all tokens may be.
+
+    0: in none, the segment does not have all of them; 1 + the number of a block; ANY_BLOCK.
+
+    Returns:
+        Shape: (filters,), uint8; ANY_BLOCK everywhere without tokens.
+    """
+    found = np.full(joined.bounds.size - 1, ANY_BLOCK, np.uint8)
+    own = np.empty_like(found)
+    for token in tokens:
+        _find(joined.data, joined.bounds, np.frombuffer(bytearray(token), np.uint8), own)
+        both = np.where(found == ANY_BLOCK, own, found)
+        found = np.where((own == both) | (own == ANY_BLOCK) & (found > 0), both, np.uint8(0))
+    return found
 
 
 def find(filters: Sequence[bytes], token: bytes) -> list[int]:
@@ -243,7 +288,7 @@ def find(filters: Sequence[bytes], token: bytes) -> list[int]:
     Raises:
         RecordCorrupt: when a filter is none.
     """
-    positions: list[int] = np.flatnonzero(find_joined(join(filters), token)).tolist()
+    positions: list[int] = np.flatnonzero(find_joined(join(filters), [token])).tolist()
     return positions
 
 

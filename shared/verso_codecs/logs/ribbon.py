@@ -1,9 +1,10 @@
-"""Sets of hashes that say yes to 1 in 512 others, in less than 10 bits a hash.
+"""Sets of hashes that keep a small number with each, and say yes to few others.
 
 A ribbon filter (Dillinger & Walzer 2021, "Ribbon filter: practically smaller than Bloom and Xor").
-The table has a few bits in each slot. A hash chooses `WIDTH` adjacent slots, some of them, and bits
-to expect: those are the exclusive or of the chosen slots' bits for each hash in the set, and for
-another one with probability 2^-columns. The bits solve a system of linear equations; as each has
+The table has a few bits in each slot. A hash chooses `WIDTH` adjacent slots, some of them, and the
+exclusive or of the chosen slots' bits is, for each hash in the set, `sure` bits that the hash says
+and behind them the bits of its number. For another hash the first are right with probability
+2^-sure, and its number is any. The bits solve a system of linear equations; as each has
 its variables close to one another, it is solved in one pass (their algorithm 1). Hashes that would
 begin outside of the table begin at its ends, which are used too little otherwise ("smash" in
 Dillinger et al. 2022, "Fast succinct retrieval and approximate membership using ribbon").
@@ -48,11 +49,13 @@ def _parity(bits: Int) -> Int:
 
 
 @kernel
-def solve(hashes: State, seed: int, columns: int, table: Bytes) -> bool:
+def solve(hashes: State, numbers: State, sure: int, seed: int, columns: int, table: Bytes) -> bool:
     """Fill the table of a set; return whether there is one for this seed and number of slots.
 
     Args:
         hashes: distinct, of 62 bits.
+        numbers: of the hashes, less than 2^(columns - sure). Shape: as of the hashes
+        sure: bits by which others are refused.
         seed: of the equations.
         columns: bits of a slot, at most 31.
         table: zeros. Shape: (columns * slots / 8,), slots at least `WIDTH`
@@ -63,6 +66,7 @@ def solve(hashes: State, seed: int, columns: int, table: Bytes) -> bool:
     sums = np.zeros(slots, np.int64)
     for index in range(hashes.size):
         at, chosen, expected = _equation(hashes[index], np.int64(seed), np.int64(slots))
+        expected = expected & ((1 << sure) - 1) | numbers[index] << sure
         while chosen and rows[at]:
             chosen ^= rows[at]
             expected ^= sums[at]
@@ -86,26 +90,33 @@ def solve(hashes: State, seed: int, columns: int, table: Bytes) -> bool:
 
 
 @inlined
-def holds(data: Bytes, begin: Int, size: Int, columns: Int, seed: Int, value: Int) -> bool:
-    """Whether a set may hold a hash.
+def number_of(
+    data: Bytes, begin: Int, size: Int, columns: Int, sure: Int, seed: Int, value: Int
+) -> Int:
+    """Return the number of a hash, or -1 if it is not in the set.
 
     Args:
         data: bytes with a table in them.
         begin: of the table.
         size: of a column, bytes.
         columns: bits of a slot.
+        sure: the first of them, by which others are refused.
         seed: of the equations.
         value: the hash.
     """
+    number: Int = np.int64(0)
     at, chosen, expected = _equation(value, seed, 8 * size)
     first, shift = at >> 3, at & 7
     for column in range(columns):
         place = begin + column * size + first
         bits: Int = np.int64(data[place]) >> shift
-        for number in range(1, 7):
-            bits |= np.int64(data[place + number]) << (8 * number - shift)
+        for byte in range(1, 7):
+            bits |= np.int64(data[place + byte]) << (8 * byte - shift)
         if shift:
             bits |= (np.int64(data[place + 7]) & ((1 << shift) - 1)) << (WIDTH - shift)
-        if _parity(bits & chosen) != expected >> column & 1:
-            return False
-    return True
+        told = _parity(bits & chosen)
+        if column >= sure:
+            number |= told << (column - sure)
+        elif told != expected >> column & 1:
+            return np.int64(-1)
+    return number

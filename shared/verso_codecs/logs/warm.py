@@ -81,8 +81,8 @@ def _call_all() -> None:
     tables = Tables.builtin()
     block = blocks.encode(parsed, shapes, tables, first=0, count=1)
     found = blocks.decode(block, shapes, tables)
-    filters.contains(filters.build(parsed, first=0, count=1), b"u123")
-    filters.of_hashes(np.arange(1000))
+    filters.contains(filters.build(parsed, first=0, count=1, block_lines=1), b"u123")
+    filters.of_hashes(np.arange(1000), np.zeros(1000, np.int64))
     form = times.find_format(found)
     if form is not None:
         times.read(found, form, now_ns=0)

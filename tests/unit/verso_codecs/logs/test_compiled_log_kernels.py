@@ -47,7 +47,7 @@ for tables in (Tables.builtin(), fitted):
     block = blocks.encode(parsed, shapes, tables, first=0, count=len(made))
     found = blocks.decode(block, shapes, tables)
     print(block.hex(), [found.line(number) for number in range(len(made))] == made)
-held = filters.build(parsed, first=0, count=len(made))
+held = filters.build(parsed, first=0, count=len(made), block_lines=128)
 print(held.hex(), filters.contains(held, b"10.251.7.244"), filters.contains(held, b"nowhere7"))
 dated = split(b"Jun 14 15:16:02 a\\nDec 31 23:59:59 b\\nJan  1 00:00:00 c")
 print(times.read(dated, times.TimeFormat("%b %d %H:%M:%S"), now_ns=1_700_000_000 * 10**9).tolist())

@@ -25,7 +25,7 @@ def parsed_of(text: bytes) -> Parsed:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map(b" ".join))
 def test_what_a_line_holds_is_found_by_its_own_tokens(line: bytes) -> None:
-    held = filters.build(parsed_of(line), first=0, count=1 if line else 0)
+    held = filters.build(parsed_of(line), first=0, count=1 if line else 0, block_lines=128)
     filters.check(held)
     for token in filters.tokens(line):
         assert filters.contains(held, token), token
@@ -38,32 +38,73 @@ def test_tokens_of_a_question() -> None:
 
 def test_few_other_tokens_are_found() -> None:
     lines = b"".join(b"user u%d at 10.0.%d.7\n" % (number, number % 40) for number in range(128))
-    held = filters.build(parsed_of(lines), first=0, count=128)
+    held = filters.build(parsed_of(lines), first=0, count=128, block_lines=128)
     assert len(held) <= 5 + (168 * filters.BITS + 7) // 8
     wrong = sum(filters.contains(held, b"w%d" % number) for number in range(1000, 3000))
     assert wrong < 60
-    empty = filters.build(parsed_of(b"no values\n"), first=0, count=1)
+    empty = filters.build(parsed_of(b"no values\n"), first=0, count=1, block_lines=128)
     assert filters.find([empty, held, empty], b"10.0.39.7") == [1]
 
 
 @given(st.integers(0, 3000), st.integers(0, 10**6))
 def test_a_set_of_any_size_holds_what_was_put_in(count: int, first: int) -> None:
     names = [b"v1.%d" % number for number in range(first, first + count)]
-    held = filters.build(parsed_of(b"\n".join(names)), first=0, count=count)
+    held = filters.build(parsed_of(b"\n".join(names)), first=0, count=count, block_lines=128)
     filters.check(held)
     assert len(held) <= 5 + (count * filters.BITS + 7) // 8
     joined = filters.join([held])
-    assert all(filters.find_joined(joined, name) for name in names)
+    assert all(filters.find_joined(joined, [name]) for name in names)
 
 
-def test_of_a_large_set_one_of_512_others_is_found() -> None:
+def test_of_a_large_set_one_of_64_others_is_found() -> None:
     lines = b"\n".join(b"v1.%d" % number for number in range(20_000))
-    joined = filters.join([filters.build(parsed_of(lines), first=0, count=20_000)])
-    wrong = sum(filters.find_joined(joined, b"w%d" % number).item() for number in range(10_000))
-    assert wrong < 1.6 * 10_000 / 512
+    joined = filters.join([filters.build(parsed_of(lines), first=0, count=20_000, block_lines=128)])
+    wrong = sum(filters.find_joined(joined, [b"w%d" % n]).item() > 0 for n in range(10_000))
+    assert wrong < 1.6 * 10_000 / 64
+
+
+RIBBON = bytes.fromhex(  # of 64 tokens, version 2
+    "0201096389d40a4c5f6978be7dc306855a8820329a551fa659efd8dad2dffe01a9f510911006b4dd"
+    "910ea2c7c33f5eac1b8abc3a90cf1cb6f5051b625681bea0dba1e3d61e669cbd3f7db631f8"
+)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=6), min_size=1, max_size=12))
+def test_the_block_of_a_value_is_told(rows: list[list[int]]) -> None:
+    """Blocks of two lines; sixty values more, so that the set is a ribbon filter."""
+    many = [b"w1.%d" % number for number in range(60)]
+    lines = [b" ".join([b"x", *(b"v1.%d" % n for n in row)]) for row in rows] + [b" ".join(many)]
+    parsed = parsed_of(b"\n".join(lines) + b"\n")
+    held = filters.build(parsed, first=0, count=len(lines), block_lines=2)
+    filters.check(held)
+    joined = filters.join([held])
+    for number in {n for row in rows for n in row}:
+        blocks = {at // 2 for at, row in enumerate(rows) if number in row}
+        told = filters.find_joined(joined, [b"v1.%d" % number]).item()
+        assert told == (filters.ANY_BLOCK if len(blocks) > 1 else 1 + min(blocks))
+        for row in rows:
+            both = filters.find_joined(joined, [b"v1.%d" % n for n in (number, *row)]).item()
+            assert both > 0 or number not in row
+
+
+def test_blocks_beyond_those_that_can_be_named_are_any() -> None:
+    lines = b"\n".join(b"v1.%d" % number for number in range(64))
+    joined = filters.join([filters.build(parsed_of(lines), first=0, count=64, block_lines=1)])
+    told = [filters.find_joined(joined, [b"v1.%d" % number]).item() for number in range(64)]
+    assert told == [*range(1, 32), *[filters.ANY_BLOCK] * 33]
+
+
+def test_without_values_every_block_is_meant() -> None:
+    joined = filters.join([filters.build(parsed_of(b"u1.2\n"), first=0, count=1, block_lines=1)])
+    assert filters.find_joined(joined, []).tolist() == [filters.ANY_BLOCK]
 
 
 def test_filters_written_before_are_read() -> None:
+    filters.check(RIBBON)
+    joined = filters.join([RIBBON])
+    told = {filters.find_joined(joined, [b"v1.%d" % number]).item() for number in range(64)}
+    assert told == {filters.ANY_BLOCK}
+    assert not filters.contains(RIBBON, b"u124")
     bloom = bytes.fromhex("0177dd1325a8b2b9e7d65bcbe1")  # of 8 tokens, version 1
     filters.check(bloom)
     assert all(filters.contains(bloom, b"10.0.%d.7" % number) for number in range(8))
@@ -71,14 +112,14 @@ def test_filters_written_before_are_read() -> None:
 
 
 def test_times_are_no_tokens() -> None:
-    held = filters.build(parsed_of(b"2015-10-18 18:01:48,978 x"), first=0, count=1)
+    held = filters.build(parsed_of(b"2015-10-18 18:01:48,978 x"), first=0, count=1, block_lines=128)
     assert not filters.contains(held, b"2015-10-18")
 
 
 @pytest.mark.parametrize("names", [2, 200])
 def test_every_flipped_bit_is_found(names: int) -> None:
     lines = b"\n".join(b"user v1.%d" % number for number in range(names))
-    held = filters.build(parsed_of(lines), first=0, count=names)
+    held = filters.build(parsed_of(lines), first=0, count=names, block_lines=128)
     for at in range(8 * len(held)):
         damaged = bytearray(held)
         damaged[at // 8] ^= 1 << at % 8

@@ -48,7 +48,7 @@ def segment(number: int, *, lines: int = 20, values: int = 1) -> tuple[Segment, 
         lines=lines,
         times=TimeSource(),
         inventory=Inventory.of(parsed.shapes),
-        filter=filters.build(parsed, first=0, count=lines),
+        filter=filters.build(parsed, first=0, count=lines, block_lines=128),
         sizes=(),
     )
     return Segment(0, 100 * number, lines, number, number), front.pack([])
@@ -88,7 +88,7 @@ def test_a_view_is_that_of_the_listed_segments(listings: list[set[int]]) -> None
         assert described(view) == described(fresh.view(listed, version=(0, 0)))
         for number in range(COUNT):
             token = b"value%d-1" % (1000 + number)
-            found = np.flatnonzero(filters.find_joined(view.filters, token))
+            found = np.flatnonzero(filters.find_joined(view.filters, [token]))
             holders = {view.segments[row] for row in found.tolist()}
             assert (made[number][0] in holders) == (number in listing)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from verso_codecs.logs import filters
 from verso_core.errors import RecordCorrupt
 from verso_core.segments import Segment
 from verso_worker.records.cache import Cache
+from verso_worker.records.segments import BLOCK_LINES
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.segments import Block, Opened, opened_segment
 
@@ -67,6 +69,16 @@ class Blocks:
             for (one, number), block in zip(read, blocks, strict=True)
             if block is not None
         }
+
+
+def blocks_with(segment: Segment, held: int) -> list[int]:
+    """Return the blocks of a segment that may hold the values of a question.
+
+    held: what filters say of the segment; see :func:`verso_codecs.logs.filters.find_joined`
+    """
+    every = range(-(-segment.lines // BLOCK_LINES))
+    # A filter that is wrong may name a block that there is not.
+    return [n for n in every if held in (n + 1, filters.ANY_BLOCK)]
 
 
 def place_name(log: LogCollection, place: Place) -> bytes:

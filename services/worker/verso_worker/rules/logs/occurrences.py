@@ -20,8 +20,8 @@ from verso_core.errors import RecordCorrupt
 from verso_core.jobs.log_records import read_line
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
-from verso_worker.records.segments import BLOCK_LINES, set_bits
-from verso_worker.rules.logs.blocks import Blocks, Place
+from verso_worker.records.segments import set_bits
+from verso_worker.rules.logs.blocks import Blocks, Place, blocks_with
 from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, Statements
 from verso_worker.rules.logs.conditions import Condition
@@ -31,11 +31,11 @@ VALUE_SEGMENTS = 256
 """Most segments that are decoded for the values of one question, the newest first."""
 VALUE_LINES = 16
 """Lines with the values of a question, at least, after which no further segment is decoded."""
-LINE_SEGMENTS = 1
+LINE_SEGMENTS = 4
 """Most segments in which a whole line is looked for: its statement is known without them."""
 _DECODED_TOGETHER = 32
 _VALUE_BLOCKS = 4  # decoded first for values: often they have enough lines
-_GROWTH = 3  # each time the ledger is asked for the whole segment
+_GROWTH = 3  # each time the ledger is asked for whole segments
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -133,35 +133,36 @@ class Occurrences:
         """
         if not tokens:
             return []
-        inside = ~self._passing.none
-        for token in tokens:
-            inside &= filters.find_joined(self._view.filters, token)
-        if only is not None:
-            places = self._places(only)
-            both = chain(places.partly, places.whole)
-            rows = list(islice((row for row in both if inside[row[0]]), LINE_SEGMENTS))
-        else:
-            chosen = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
-            rows = [self._every_block(row) for row in chosen]
+        rows = self._rows_with(tokens, only=only)
+        row_of = {segment: row for row, segment, _ in rows}
+        newest_first = [(one, number) for _, one, numbers in rows for number in reversed(numbers)]
         found: dict[int, Found] = {}
         enough = self._keep if only is not None else max(VALUE_LINES, self._keep)
-        for row, segment, numbers in rows:
-            newest_first = [(segment, n) for n in reversed(numbers)]
-            for block in self._decoded(newest_first, together=_VALUE_BLOCKS, kept=False):
-                held = np.logical_and.reduce(
-                    [line_codec.find(block.lines, token) for token in tokens]
-                )
-                self._add_values(found, row, block, held)
-                if sum(one.count for one in found.values()) >= enough:
-                    break
-            else:
-                continue
-            break
+        for place, block in self._decoded(newest_first, together=_VALUE_BLOCKS, kept=False):
+            held = np.logical_and.reduce([line_codec.find(block.lines, token) for token in tokens])
+            self._add_values(found, row_of[place[0]], block, held)
+            if sum(one.count for one in found.values()) >= enough:
+                break
         return sorted(found.values(), key=lambda one: -(one.last_ns or 0))
 
-    def _every_block(self, row: int) -> tuple[int, Segment, list[int]]:
-        segment = self._view.segments[row]
-        return row, segment, list(range(-(-segment.lines // BLOCK_LINES)))
+    def _rows_with(self, tokens: Sequence[bytes], *, only: int | None) -> list[_Row]:
+        """Return the segments that may have lines with all values, and in which of their blocks.
+
+        ``only``: the one statement whose lines are meant.
+        """
+        told = filters.find_joined(self._view.filters, tokens)
+        told[self._passing.none] = 0
+        if only is None:
+            chosen = self._newest_first(np.flatnonzero(told))[:VALUE_SEGMENTS].tolist()
+            segments = [(row, self._view.segments[row]) for row in chosen]
+            return [(row, one, blocks_with(one, int(told[row]))) for row, one in segments]
+        places = self._places(only)
+        with_line = chain(places.partly.among(told), places.whole.among(told))
+        rows = (
+            (row, segment, [n for n in blocks_with(segment, int(told[row])) if n in numbers])
+            for row, segment, numbers in with_line
+        )
+        return list(islice((row for row in rows if row[2]), LINE_SEGMENTS))
 
     def _add_values(self, found: dict[int, Found], row: int, block: Block, held: Mask) -> None:
         held = held & self._passing_lines(row, block)
@@ -209,7 +210,7 @@ class Occurrences:
     def _gather(self, one: Found, held: _Places) -> None:
         """Count a statement's lines, and note the newest and the first of them."""
         for row, segment, numbers in held.partly:
-            for block in self._decoded([(segment, n) for n in numbers]):
+            for _, block in self._decoded([(segment, n) for n in numbers]):
                 chosen = self._statements_of(block.shapes) == one.statement
                 chosen &= self._passing_lines(row, block)
                 self._add(one, row, block, np.flatnonzero(chosen))
@@ -224,12 +225,12 @@ class Occurrences:
                 break
         if held.oldest is not None:
             _, segment, numbers = held.whole[held.oldest]
-            for block in self._decoded([(segment, numbers[0])]):
+            for _, block in self._decoded([(segment, numbers[0])]):
                 one.note(block.when[self._statements_of(block.shapes) == one.statement])
 
     def _show(self, one: Found, segment: Segment, number: int) -> int:
         """Keep the newest lines of a block of which all lines pass; return how many it has."""
-        for block in self._decoded([(segment, number)]):
+        for _, block in self._decoded([(segment, number)]):
             chosen = np.flatnonzero(self._statements_of(block.shapes) == one.statement)
             one.note(block.when[chosen])
             lines = _lines(self._log, segment.stream, block, chosen[-self._keep :])
@@ -246,12 +247,12 @@ class Occurrences:
 
     def _decoded(
         self, places: Sequence[Place], *, together: int = _DECODED_TOGETHER, kept: bool = True
-    ) -> Iterator[Block]:
-        """Yield blocks, first a few at a time, then more."""
+    ) -> Iterator[tuple[Place, Block]]:
+        """Yield blocks with their places, first a few at a time, then more."""
         start = 0
         while part := places[start : start + together]:
             found = self._blocks.read(self._log, part, keep=kept)
-            yield from (found[place] for place in part if place in found)
+            yield from ((place, found[place]) for place in part if place in found)
             start += together
             together = min(_GROWTH * together, _DECODED_TOGETHER)
 
@@ -305,6 +306,10 @@ class _Listed:
 
     def __iter__(self) -> Iterator[_Row]:
         return (self[n] for n in range(len(self.rows)))
+
+    def among(self, chosen: NDArray[np.uint8]) -> Iterator[_Row]:
+        """Yield those whose row is chosen, which is not zero there. Shape: (segments,)."""
+        return (self[n] for n in np.flatnonzero(chosen[self.rows]).tolist())
 
     def __getitem__(self, n: int) -> _Row:
         row, mask = int(self.rows[n]), int(self.masks[n])

@@ -105,7 +105,7 @@ def coded(
             lines=stop - start,
             times=place.times,
             inventory=Inventory.of(parsed.shapes[start:stop]),
-            filter=filters.build(parsed, first=start, count=stop - start),
+            filter=filters.build(parsed, first=start, count=stop - start, block_lines=BLOCK_LINES),
             sizes=tuple(map(len, own)),
         )
         segment = Segment(place.stream, place.first + start, stop - start, *span, flags=front.flags)

@@ -12,7 +12,7 @@ from verso_codecs.logs import filters
 from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
 from verso_core.segments import Segment
-from verso_worker.records.segments import BLOCK_LINES
+from verso_worker.rules.logs.blocks import blocks_with
 from verso_worker.rules.logs.index import View
 
 Mask = NDArray[np.bool_]
@@ -34,23 +34,22 @@ class Choice:
 
     def blocks(self, view: View) -> dict[Segment, list[int]]:
         """Return the blocks that may hold chosen lines, by segment."""
-        inside = np.ones(len(view.segments), np.bool_)
-        for token in self.tokens:
-            inside &= filters.find_joined(view.filters, token)
+        held = filters.find_joined(view.filters, self.tokens)
         if self.shapes is None:
-            return {
-                view.segments[row]: list(range(-(-view.segments[row].lines // BLOCK_LINES)))
-                for row in np.flatnonzero(inside).tolist()
-            }
-        entries = np.flatnonzero(self._has(view.shapes) & inside[view.rows])
+            named = [(view.segments[row], int(held[row])) for row in np.flatnonzero(held).tolist()]
+            return {one: numbers for one, told in named if (numbers := blocks_with(one, told))}
+        entries = np.flatnonzero(self._has(view.shapes) & (held > 0)[view.rows])
         if not len(entries):
             return {}
         rows, starts = np.unique(view.rows[entries], return_index=True)
         masks = np.bitwise_or.reduceat(view.blocks[entries], starts)
-        return {
-            view.segments[row]: [n for n in range(mask.bit_length()) if mask >> n & 1]
-            for row, mask in zip(rows.tolist(), masks.tolist(), strict=True)
-        }
+        found = {}
+        for row, mask in zip(rows.tolist(), masks.tolist(), strict=True):
+            segment = view.segments[row]
+            numbers = [n for n in blocks_with(segment, int(held[row])) if mask >> n & 1]
+            if numbers:
+                found[segment] = numbers
+        return found
 
     def of_lines(self, lines: Lines, shapes: NDArray[np.int32]) -> Mask:
         """Return which lines are chosen. Shape: (lines,), as of ``shapes``."""
