@@ -17,6 +17,7 @@ from studies.papers.joint.arms import JointEncoder
 from studies.papers.joint.examples import Examples, Guard
 from studies.papers.joint.losses import as_stored, similarity
 from studies.tasks import objectives
+from verso_training import device
 from verso_training.config import Recipe
 from verso_training.data import dataset
 from verso_training.data.dataset import PADDING, Batch
@@ -61,6 +62,8 @@ class Models:
 class JointRun:
     """Trains encoder and decoder together in one folder; goes on where it was stopped.
 
+    Afterwards all models are on the CPU.
+
     Args:
         recipe: Budget, rates and sizes; ``minutes`` are of ``clock``.
         models: To train.
@@ -91,6 +94,8 @@ class JointRun:
         torch.set_num_threads(self.config.threads)
         self.data = dataset.load(data, Split.TRAIN)
         self.bos, self.eos = recipe.model.bos, recipe.model.eos
+        for module in (models.encoder, models.decoder, models.old):
+            module.to(self.config.device)
         models.decoder.train()
         self.optimisers = [*optimisers(models.decoder, self.config), *self._own_optimiser()]
         self.progress = Progress()
@@ -115,6 +120,8 @@ class JointRun:
                     self.save()
                     saved_s = self.progress.elapsed_s
         self.save()
+        for module in (self.models.encoder, self.models.decoder, self.models.old):
+            module.to(device.PROCESSOR)
 
     def save(self) -> None:
         """Write weights, optimisers and progress; the file replaces the old one whole."""
@@ -130,7 +137,7 @@ class JointRun:
         draft.replace(self.folder / _STATE)
 
     def _restore(self) -> None:
-        state = torch.load(self.folder / _STATE, weights_only=True)
+        state = torch.load(self.folder / _STATE, weights_only=True, map_location="cpu")
         self.models.encoder.load_state_dict(state["encoder"])
         self.models.decoder.load_state_dict(state["decoder"])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
@@ -160,7 +167,9 @@ class JointRun:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def _step(self, batch: Batch, rate: float) -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.bfloat16):
+        batch = batch.to(self.config.device)
+        kind = torch.device(self.config.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.config.bfloat16):
             losses = self._losses(batch)
         sum(losses.values()).backward()  # type: ignore[union-attr]
         learning = [*self.models.decoder.parameters(), *self.models.encoder.learning()]
@@ -209,19 +218,26 @@ class JointRun:
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
         half = len(order) // 2
         parts = [part for part in (order[:half], order[half:]) if part]
-        found = torch.cat([self.models.encoder(*padded([rows[i] for i in part])) for part in parts])
+        found = torch.cat(
+            [self.models.encoder(*self._padded([rows[i] for i in part])) for part in parts]
+        )
         back = torch.empty(len(order), dtype=torch.int64)
         back[torch.tensor(order)] = torch.arange(len(order))
         return found.float()[back]
 
     @torch.no_grad()
     def _old(self, batch: Batch, guard: Guard) -> Tensor:
-        return torch.cat([batch.vectors, self.models.old(*padded(guard.texts)).float()])
+        return torch.cat([batch.vectors, self.models.old(*self._padded(guard.texts)).float()])
+
+    def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        ids, mask = padded(rows)
+        return ids.to(self.config.device), mask.to(self.config.device)
 
     def _cosine(self, guard: Guard) -> Tensor:
         vectors = self._encoded([*guard.left, *guard.right])
         left, right = vectors.chunk(2)
-        return objectives.cosine_mse(left, right, torch.tensor(guard.scores))
+        scores = torch.tensor(guard.scores, device=left.device)
+        return objectives.cosine_mse(left, right, scores)
 
     def _masked(self, chunks: Sequence[list[int]]) -> Tensor:
         ids, mask = padded(chunks[::_SHARE_MASKED])
@@ -233,8 +249,13 @@ class JointRun:
             vocab=tokenizer.get_vocab_size(),
             generator=torch.Generator().manual_seed(self.progress.step),
         )
-        states = encoder.states(made.ids, mask * ~made.hidden)
+        near = self.config.device
+        states = encoder.states(made.ids.to(near), (mask * ~made.hidden).to(near))
         embedding = encoder.base.bert.get_parameter("embeddings.word_embeddings.weight")
         return objectives.masked_language_model(
-            states, embedding, targets=ids, attended=mask.bool(), chosen=made.chosen
+            states,
+            embedding,
+            targets=ids.to(near),
+            attended=mask.bool().to(near),
+            chosen=made.chosen.to(near),
         )

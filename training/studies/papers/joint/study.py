@@ -17,7 +17,7 @@ from studies.papers.joint.run import JointRun, Models
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
 from verso_core import manifest
-from verso_training import config, encoder
+from verso_training import config, device, encoder
 from verso_training.artifact import tuning, weights
 from verso_training.config import Conditioning, Recipe
 from verso_training.data import chunks, dataset, sources
@@ -44,7 +44,7 @@ def run(
         arms: Which.
         load: Returns the encoder to start from, new at each call, and its tokenizer.
     """
-    recipe = recipe or config.load("joint")
+    recipe = recipe or _on(device.fastest().type, config.load("joint"))
     load = load or partial(encoder.load, encoder.shipped_folder())
     work = bench.work / "papers" / STUDY
     data = prepared(bench, recipe, load, folder=work / "data")
@@ -56,6 +56,10 @@ def run(
         )
         for arm in arms
     }
+
+
+def _on(device_type: str, recipe: Recipe) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, device=device_type))
 
 
 def prepared(
