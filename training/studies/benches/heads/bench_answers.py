@@ -128,16 +128,18 @@ class Read:
             "no answer, refused": self.mean(100 * ~self.given, ~has),
             "given an answer": self.mean(100 * self.given, every),
             "right among the given": self.mean(100 * self.right, self.given),
-            "to the letter among the given": self.mean(100 * self.exacts, self.given & has),
-            "AUROC": self.figure(
-                lambda rows: (
-                    100
-                    * signals.auroc(self.margins[rows][has[rows]], self.margins[rows][~has[rows]])
-                )
-            ),
+            "right to the letter among the given": self.mean(100 * has * self.exacts, self.given),
+            "AUROC": self.figure(self._auroc),
             "always no answer": self.mean(100 * ~has, every),
         }
         return {name: one for name, one in found.items() if not np.isnan(one.value)}
+
+    def _auroc(self, rows: Rows) -> float:
+        """Return how well the margin tells questions with an answer from the others."""
+        margins, has = self.margins[rows], self.has[rows]
+        if has.all() or not has.any():
+            return float("nan")
+        return 100 * signals.auroc(margins[has], margins[~has])
 
     def given_from(self, threshold: float) -> list[Interval]:
         """Return the share given, the share right among it, F1 and F1 of those with an answer."""
