@@ -97,9 +97,8 @@ CASES = {
         {"transformers", "celery", "redis", "fastapi"} | STORES,
     ),
     "verso_standalone.commands": (
-        PARTS - {"verso_keeper", "verso_training"},
-        {"torch", "transformers", "onnx", "onnxruntime", "numba", "celery", "fastapi"}
-        | {"qdrant_client"},
+        {"verso_core", "verso_client", "verso_gateway", "verso_standalone"},  # of it the settings
+        MODELS | STORES | ARRAYS | {"onnx", "celery", "redis", "fastapi"},
     ),
     "verso_codecs.ngram": (
         {"verso_core", "verso_codecs"},

@@ -1,4 +1,8 @@
-"""The commands `verso up`, `demo`, `backup`, `restore` and `ledger`."""
+"""The commands `verso up`, `demo`, `backup`, `restore` and `ledger`.
+
+What a command alone needs is imported in it: the libraries of stores and ledger, which copies of
+the stores take, would double the time that `verso up` computes before its first process.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from verso_client.cli.terminal import failures_reported
-from verso_standalone import backup as copies
-from verso_standalone import demo as demonstration
 from verso_standalone.folder import DataFolder
 from verso_standalone.models import artifact_of
 from verso_standalone.report import Report
+from verso_standalone.sample import TEXTS
 from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
 Artifact = Annotated[
@@ -114,11 +117,13 @@ def demo(
     port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 0,
     texts: Annotated[
         int, typer.Option(min=50, help="Most texts of the corpus, which has 2,446.")
-    ] = demonstration.TEXTS,
+    ] = TEXTS,
     artifact: Artifact = None,
     threads: Threads = None,
 ) -> None:
     """Ingest the sample corpus, search it, read every byte back, and report."""
+    from verso_standalone import demo as demonstration
+
     console = Console()
     with (
         failures_reported(),
@@ -168,6 +173,8 @@ def backup(
     ),
 ) -> None:
     """Copy both stores and the artifacts of a running platform, consistently, while it serves."""
+    from verso_standalone import backup as copies
+
     console = Console()
     with failures_reported():
         with console.status("copying"):
@@ -189,6 +196,8 @@ def restore(
     threads: Threads = None,
 ) -> None:
     """Build a data folder from a backup; status 1 if it is damaged or a document cannot be read."""
+    from verso_standalone import backup as copies
+
     console = Console()
     with failures_reported():
         with console.status("restoring"):
@@ -223,6 +232,8 @@ def ledger(
     ] = False,
 ) -> None:
     """Show whether the ledger has lost acknowledged writes; status 1 if it is read-only."""
+    from verso_standalone import backup as copies
+
     console = Console()
     with failures_reported():
         description, read_only = copies.ledger_state(data, trust=trust)

@@ -31,12 +31,10 @@ from verso_core.errors import NotReady, Unavailable
 from verso_core.jobs import Precision, SearchMode
 from verso_standalone import sample
 from verso_standalone.report import Report, SearchRun, Share
-from verso_standalone.sample import Question
+from verso_standalone.sample import TEXTS, Question
 from verso_standalone.stack import Stack, StackConfig
 
 COLLECTION = "demo"
-TEXTS = 2000
-"""Texts of the corpus that are ingested unless more are asked for: a minute on two cores."""
 _PRECISION = Precision.INT8  # half the bytes of float16, and searches find the same (ADR 6)
 _READ_BATCH = 64
 _READERS = 3
