@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from verso_core.heads import SignalName
 from verso_training.heads import confidence, shipping, signals
+from verso_training.heads.confidence import calibration
 
 RNG = np.random.default_rng(5)
 
@@ -82,7 +83,7 @@ def test_a_figure_that_there_is_none_of_is_a_dash() -> None:
 def test_the_binomial_tail_is_scipys() -> None:
     for errors, n, rate in ((0, 20, 0.05), (3, 100, 0.1), (40, 200, 0.2)):
         expected = binom.cdf(errors, n, rate)
-        assert confidence._tail(errors, n=n, rate=rate) == pytest.approx(expected, rel=1e-9)
+        assert calibration._tail(errors, n=n, rate=rate) == pytest.approx(expected, rel=1e-9)
 
 
 def test_accepted_answers_keep_the_promised_error_rate() -> None:

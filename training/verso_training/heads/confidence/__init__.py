@@ -1,0 +1,25 @@
+"""How sure a classifier is of its answers: calibrated on held-out rows, reported on others."""
+
+from verso_training.heads.confidence.calibration import (
+    DELTA,
+    Outputs,
+    calibrate,
+    fit_platt,
+    fit_temperature,
+    thresholds,
+)
+from verso_training.heads.confidence.reports import Refusals, Report, macro_f1, refusals, report
+
+__all__ = [
+    "DELTA",
+    "Outputs",
+    "Refusals",
+    "Report",
+    "calibrate",
+    "fit_platt",
+    "fit_temperature",
+    "macro_f1",
+    "refusals",
+    "report",
+    "thresholds",
+]
