@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from verso_core import manifest
 from verso_core.errors import RequestInvalid
 from verso_core.manifest import Artifact
-from verso_training import device, encoder
+from verso_training import encoder
 from verso_training.artifact import collection, neural, tuning, weights
 from verso_training.artifact.publish import Trained, publish
 from verso_training.config import (
@@ -31,7 +31,6 @@ from verso_training.config import (
     PublishConfig,
     Recipe,
     TokenizerConfig,
-    TrainConfig,
 )
 from verso_training.data import dataset
 from verso_training.data.sources import Chunk, Document, Split
@@ -164,17 +163,8 @@ def _sizes(artifact: Artifact, *, dim: int) -> ModelConfig:
 
 
 def _recipe(model: ModelConfig, budget: Budget) -> Recipe:
-    config = TrainConfig(
-        minutes=budget.minutes,
-        device=device.fastest().type,
-        threads=budget.threads,
-        tokens_per_step=2048,
-        matrix_rate=TrainConfig.matrix_rate / 4,  # most weights have been trained
-        warmup_steps=10,
-        decay_fraction=0.7,
-        evaluate_minutes=1e9,  # at the end alone
-        checkpoint_minutes=0.5,
-    )
+    # a quarter: most weights have been trained
+    config = tuning.short_run(budget, matrix_rate=0.25, embedding_rate=1.0)
     return Recipe(
         "encoder",
         tokenizer=TokenizerConfig(vocab=model.vocab),

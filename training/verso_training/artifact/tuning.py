@@ -216,18 +216,29 @@ def begin(work: Path, what: str, texts: Sequence[bytes]) -> None:
         mark.write_text(digest.hexdigest(), encoding="utf-8")
 
 
-def _recipe(model: ModelConfig, budget: Budget) -> Recipe:
-    config = TrainConfig(
+def short_run(budget: Budget, *, matrix_rate: float, embedding_rate: float) -> TrainConfig:
+    """Return the settings of minutes of training that begin with trained weights.
+
+    Args:
+        budget: minutes and threads.
+        matrix_rate: share of the usual rate of matrices.
+        embedding_rate: share of the usual rate of embeddings.
+    """
+    return TrainConfig(
         minutes=budget.minutes,
         device=device.fastest().type,
         threads=budget.threads,
         tokens_per_step=2048,
-        matrix_rate=_RATE * TrainConfig.matrix_rate,
-        embedding_rate=_RATE * TrainConfig.embedding_rate,
+        matrix_rate=matrix_rate * TrainConfig.matrix_rate,
+        embedding_rate=embedding_rate * TrainConfig.embedding_rate,
         warmup_steps=10,
         decay_fraction=0.7,
         evaluate_minutes=_AT_THE_END,
         checkpoint_minutes=0.5,
     )
+
+
+def _recipe(model: ModelConfig, budget: Budget) -> Recipe:
+    config = short_run(budget, matrix_rate=_RATE, embedding_rate=_RATE)
     vocabulary = TokenizerConfig(vocab=model.vocab)
     return Recipe("decoder", tokenizer=vocabulary, model=model, train=config)
