@@ -98,11 +98,11 @@ class Look:
         assert not faults
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """The browser; without one tests are skipped, but not in CI.
 
-    Of one file: while it is there an event loop runs in this thread, and other files start theirs.
+    Of this folder: while it is there an event loop runs in this thread, and others start theirs.
     """
     program = os.environ.get("VERSO_CHROMIUM") or shutil.which("chromium")
     if program is None:
@@ -167,16 +167,19 @@ def artifact() -> Path:
     return ROOT / "models" / "default"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A platform of the stories' own: the one that other suites share serves a tiny model."""
     with platforms(artifact, tmp_path_factory) as make:
-        shared = make(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
+        # A pass of the scrub rests 19 times as long as its jobs take; a story waits for its end.
+        shared = make(
+            VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
+        )
         shared.start()
         yield shared
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage(platform: Platform) -> Platform:
     """The platform of the stories, with a collection to ask."""
     with platform.client() as client:
