@@ -38,7 +38,7 @@ demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, re
 up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=folder)
 	$(BIN)/verso up --data $(DATA)
 
-# A file's tests stay together, and so do files that share a platform (tests/conftest.py); the longest go first. Platforms wait
+# A file's tests stay together, as they share a platform; the longest files go first. Platforms wait
 # more than they compute, so three testers fit on two cores. Bytecode is kept whatever the
 # environment says: the tests start hundreds of processes, and each would compile all it imports.
 test chaos: export PYTHONDONTWRITEBYTECODE =

@@ -17,8 +17,6 @@ import pytest
 import redis
 from hypothesis import settings
 from variants import make_variant
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from verso_standalone.valkey import free_port
 
@@ -37,33 +35,6 @@ settings.load_profile("test")
 # of the time. What was collected stays to the end, so it is not looked through again.
 gc.disable()
 
-# Files that share a platform stay together on one tester: another platform takes six core seconds
-# to start, more with its heads or documents, and 2 % of a core for as long as it is there.
-_TOGETHER = {
-    "e2e/console": frozenset(
-        f"e2e/console/{path.name}" for path in Path(__file__).parent.glob("e2e/console/test_*.py")
-    ),
-    "e2e": frozenset(
-        f"e2e/test_{name}.py"
-        for name in (
-            "answer_stream",
-            "bad_input",
-            "cluster",
-            "command_line",
-            "documents",
-            "feed",
-            "files",
-            "heads",
-            "log_collections",
-            "main_job",
-            "mcp",
-            "search_by_words",
-            "train",
-        )
-    ),
-}
-_GROUPS = {file: group for group, files in _TOGETHER.items() for file in files}
-
 # The longest files go first: none runs alone at the end. In a new checkout the demo compiles the
 # codecs' kernels; what runs beside it needs none or keeps its own, so nothing is compiled twice.
 _FIRST = (
@@ -74,22 +45,24 @@ _FIRST = (
     "integration/verso_training/artifact/test_artifact.py",
     "integration/verso_training/service/test_service.py",
     "integration/verso_training/service/test_service_adapters.py",
-    "e2e/console",
-    "e2e",
+    "e2e/console/test_search_and_documents.py",
     "e2e/test_openapi.py",
+    "e2e/test_log_collections.py",
     "e2e/test_faults.py",
     "e2e/test_fitting.py",
     "chaos/test_crash_points.py",
+    "e2e/test_train.py",
     "e2e/test_tutorial.py",
     "chaos/test_power_cut.py",
     "e2e/test_backup.py",
     "chaos/test_storm.py",
+    "e2e/test_command_line.py",
     "e2e/test_written_before.py",
     "e2e/test_migrate.py",
     "chaos/test_broken_network.py",
     "integration/verso_worker/rules/test_fit.py",
 )
-_PLACES = {name: place for place, name in enumerate(_FIRST)}
+_PLACES = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
 
 FLAGS = {
     "bind": "127.0.0.1",
@@ -102,31 +75,9 @@ FLAGS = {
 }
 
 
-def _group(file: str) -> str:
-    """Return what a file of tests, a path from the root of the checkout, is run together with."""
-    name = file.removeprefix("tests/")
-    return _GROUPS.get(name, name)
-
-
-class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives a tester whole files, and whole groups of files that share a platform."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _group(super()._split_scope(nodeid))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling | None:
-    """Schedule groups of files where whole files are asked for."""
-    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take long first, the longest ones of all, and groups together."""
-    groups = [_group(item.nodeid.split("::", 1)[0]) for item in items]
-    seen = {name: place for place, name in enumerate(dict.fromkeys(groups), start=len(_PLACES))}
-    places = {item: _PLACES.get(name, seen[name]) for item, name in zip(items, groups, strict=True)}
-    items.sort(key=lambda item: places[item])
+    """Put the files that take long first, the longest ones of all."""
+    items.sort(key=lambda item: _PLACES.get(item.path, len(_PLACES)))
 
 
 def pytest_collection_finish() -> None:

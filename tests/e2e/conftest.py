@@ -220,19 +220,16 @@ def new_platform(
         yield make
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """One platform that all tests share which leave it as they found it.
-
-    `tests/conftest.py` keeps the files that use it together.
-    """
+    """One platform that all tests share which leave it as they found it."""
     with platforms(artifact, tmp_path_factory) as make:
         shared = make(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
         shared.start()
         yield shared
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def headed(platform: Platform) -> Platform:
     """The shared platform, with heads that were published to it while it was running."""
     publish_heads(platform)

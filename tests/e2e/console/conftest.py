@@ -98,11 +98,11 @@ class Look:
         assert not faults
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The browser; without one tests are skipped, but not in CI.
 
-    Of this folder: while it is there an event loop runs in this thread, and others start theirs.
+    Of one file: while it is there an event loop runs in this thread, and other files start theirs.
     """
     program = os.environ.get("VERSO_CHROMIUM") or shutil.which("chromium")
     if program is None:
@@ -167,7 +167,7 @@ def artifact() -> Path:
     return ROOT / "models" / "default"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A platform of the stories' own: the one that other suites share serves a tiny model."""
     with platforms(artifact, tmp_path_factory) as make:
@@ -179,7 +179,7 @@ def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield shared
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def stage(platform: Platform) -> Platform:
     """The platform of the stories, with a collection to ask."""
     with platform.client() as client:

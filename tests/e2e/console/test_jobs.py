@@ -26,7 +26,7 @@ JOBS = "/console/jobs"
 TWO_LOOKS = pytest.mark.parametrize("look", [LOOKS[0], LOOKS[-1]], indirect=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def work(stage: Platform) -> Platform:
     """The platform of the stories, with a collection that work is done on."""
     with stage.client() as client:

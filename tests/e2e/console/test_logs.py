@@ -23,7 +23,7 @@ LOGS = "/console/logs?collection=web"
 TWO_LOOKS = pytest.mark.parametrize("look", [LOOKS[0], LOOKS[-1]], indirect=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def logs(stage: Platform) -> Platform:
     """The platform of the stories, with a day of lines."""
     with stage.client() as client:
