@@ -13,7 +13,7 @@ from verso_codecs.logs.parsing import parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_core.segments import Segment
 from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front, Inventory, TimeSource
-from verso_worker.rules.logs.index import SegmentIndex, View
+from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, View
 from verso_worker.rules.ports.stores import Logs
 
 COUNT = 6
@@ -116,3 +116,24 @@ def test_what_is_gone_damaged_or_stored_as_documents_is_left_out() -> None:
     documents = Segment(0, 900, 5, flags=RECORDS)
     view = followed.view([*(one for one, _ in made), documents], version=(1, 0))
     assert view.segments == (made[0][0],)
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=40),
+    st.lists(st.integers(-1, 5), min_size=1, max_size=8),
+    st.data(),
+)
+def test_entries_are_found_by_their_statement(
+    shapes: list[int], of_shape: list[int], data: st.DataObject
+) -> None:
+    """Shapes from 8 on may have come since; some have no statement."""
+    found = StatementEntries.of(np.array(shapes, np.int32), np.array(of_shape, np.int64), 6)
+    told = [of_shape[one] if one < len(of_shape) else -1 for one in shapes]
+    for statement in range(6):
+        wanted = [at for at, one in enumerate(told) if one == statement]
+        assert found.of_statement(statement).tolist() == wanted
+    assert found.occurring(None).tolist() == [one in told for one in range(6)]
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(shapes), max_size=len(shapes)))
+    kept = [one for one, take in zip(told, chosen, strict=True) if take]
+    passing = found.occurring(np.array(chosen, np.bool_))
+    assert passing.tolist() == [one in kept for one in range(6)]

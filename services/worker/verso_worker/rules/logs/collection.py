@@ -31,7 +31,7 @@ from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
 from verso_worker.rules.logs.conditions import Source
-from verso_worker.rules.logs.index import SegmentIndex, View
+from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, View
 from verso_worker.rules.ports.stores import Logs
 
 _HASH_BYTES = 8
@@ -109,6 +109,7 @@ class LogCollection:
         self._by_stream: dict[int, list[Segment]] = {}
         self._index = SegmentIndex(logs, uid)
         self._bitmaps: tuple[int, dict[tuple[int, int], bytes]] = (-1, {})
+        self._entries: tuple[View, Statements, StatementEntries] | None = None
 
     def refresh(self, state: LogState | None = None) -> None:
         """Read what came since the last call."""
@@ -244,6 +245,14 @@ class LogCollection:
             version = self.state.written, self.state.removed
             segments = self.every_segment()
         return self._index.view(segments, version=version)
+
+    def entries(self, view: View, statements: Statements) -> StatementEntries:
+        """Return the entries of a view by statement; those of the same two are kept."""
+        kept = self._entries
+        if kept is None or kept[0] is not view or kept[1] is not statements:
+            made = StatementEntries.of(view.shapes, statements.of_shape, len(statements.texts))
+            kept = self._entries = view, statements, made
+        return kept[2]
 
     def bitmaps(self) -> Mapping[tuple[int, int], bytes]:
         """Return the bitmaps of deleted lines, by stream and first number of a segment."""

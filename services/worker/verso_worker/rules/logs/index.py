@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,46 @@ class View:
                 np.concatenate((own.bounds, more.bounds[1:] + own.bounds[-1])),
             ),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatementEntries:
+    """The entries of a view by the statement of their shape.
+
+    Attributes:
+        of_entry: the statement of each entry, or as many as there are where it is not known.
+        order: entries by statement, each statement's in their order. Shape: as of the entries.
+        bounds: where each statement's begin and end in the order. Shape: (statements + 1,).
+    """
+
+    of_entry: NDArray[np.uint32]
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, shapes: NDArray[np.int32], of_shape: NDArray[np.int64], count: int) -> Self:
+        """Return the entries of shapes, by ``count`` statements.
+
+        of_shape: the statement of each shape; shapes that came since are left out.
+        """
+        known = np.append(np.where(of_shape < 0, count, of_shape), count)
+        found = known[np.minimum(shapes, len(of_shape))]
+        # Numbers of 16 bits are sorted by their digits, ten times as fast.
+        keys = found.astype(np.uint16 if count < 1 << 16 else np.uint32)
+        order = np.argsort(keys, kind="stable")
+        bounds = np.searchsorted(keys[order], np.arange(count + 1))
+        return cls(found.astype(np.uint32), order, bounds)
+
+    def of_statement(self, statement: int) -> NDArray[np.int64]:
+        """Return the entries of a statement, in their order."""
+        return self.order[self.bounds[statement] : self.bounds[statement + 1]]
+
+    def occurring(self, chosen: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Return which statements have chosen entries; None chooses all. Shape: (statements,)."""
+        if chosen is None:
+            return np.diff(self.bounds) > 0
+        count = len(self.bounds) - 1
+        return np.bincount(self.of_entry[chosen], minlength=count + 1)[:count] > 0
 
 
 class SegmentIndex:

@@ -104,9 +104,9 @@ class Occurrences:
         self._passing = condition.of_segments(view.spans, log.source)
         self._whole = self._passing.all & ~self._with_deleted()
         self._of_shape = np.append(statements.of_shape, -1)  # of shapes that came since
-        self._of_entry = self._statements_of(view.shapes)
-        there = self._of_entry[~self._passing.none[view.rows]]
-        self._occurring = np.bincount(there[there >= 0], minlength=len(statements.texts)) > 0
+        self._entries = log.entries(view, statements)
+        none = self._passing.none
+        self._occurring = self._entries.occurring(~none[view.rows] if none.any() else None)
 
     def best(
         self, ranked: Sequence[int], scores: NDArray[np.float64], *, count: int
@@ -188,7 +188,7 @@ class Occurrences:
 
     def _places(self, statement: int) -> _Places:
         """Return where the lines of a statement are that pass."""
-        entries = np.flatnonzero(self._of_entry == statement)
+        entries = self._entries.of_statement(statement)
         entries = entries[~self._passing.none[self._view.rows[entries]]]
         if not len(entries):
             return _NOWHERE
