@@ -129,7 +129,7 @@ def test_health_says_what_waits_and_what_reads_back(look: Look) -> None:
     expect(
         page.get_by_text(
             re.compile(
-                "pass [0-9]+ (runs|ended)|asked for|recent documents first|No pass has begun"
+                "pass [0-9]+ (runs|ended)|requested|recent documents first|No pass has begun"
             )
         ).first
     ).to_be_visible()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -106,3 +107,13 @@ def best_cut(values: Floats, right: Flags) -> float:
     last = np.append(ranked[1:] < ranked[:-1], True)
     at = int(np.where(last, correct, -1).argmax())
     return float(ranked[at])
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that all benches of heads have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, required=True, help="folder of the public data")
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the platform")
+    parser.add_argument("--replies", type=Path, help="file that keeps replies")
+    return parser

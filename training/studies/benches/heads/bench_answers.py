@@ -19,13 +19,11 @@ The limit is the processor, which reads each question with each paragraph.
 
 from __future__ import annotations
 
-import argparse
 import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +38,7 @@ from studies.benches.heads.asking import (
     interval,
     least_threshold,
     listed,
+    parser_of,
     shown,
 )
 from studies.quality import squad
@@ -225,11 +224,7 @@ def among(
 
 def main() -> None:
     """Run the bench."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, required=True, help="folder of the public data")
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the platform")
-    parser.add_argument("--replies", type=Path, help="file that keeps replies")
+    parser = parser_of(__doc__)
     parser.add_argument("--head", default="qa")
     parser.add_argument("--questions", type=int, help="of each part; default: all")
     parser.add_argument("--found", type=int, default=400, help="questions to the collection")

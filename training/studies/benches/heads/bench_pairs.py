@@ -12,9 +12,7 @@ The limit is the processor, which reads each pair, or encodes each text.
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from studies.benches.heads.asking import (
     best_cut,
     interval,
     listed,
+    parser_of,
     shown,
 )
 from studies.quality import pairsets
@@ -72,11 +71,7 @@ def _f1(yes: Flags, truth: Flags, rows: Rows) -> float:
 
 def main() -> None:
     """Run the bench."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, required=True, help="folder of the public data")
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the platform")
-    parser.add_argument("--replies", type=Path, help="file that keeps replies")
+    parser = parser_of(__doc__)
     parser.add_argument("--head", action="append", help="default: alike and pairs")
     options = parser.parse_args()
     page = sheet.Sheet("pairs")

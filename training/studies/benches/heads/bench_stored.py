@@ -11,7 +11,6 @@ The limit is the processor, which encodes every chunk, of documents before they 
 
 from __future__ import annotations
 
-import argparse
 import random
 import uuid
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import sheet
 
-from studies.benches.heads.asking import Replies, interval, listed, shown
+from studies.benches.heads.asking import Replies, interval, listed, parser_of, shown
 from studies.quality import sets
 from verso_client import Client, Document
 from verso_core.jobs import CodecPolicy, Precision, SearchMode
@@ -113,11 +112,7 @@ def macro_f1(found: Sequence[dict[str, Any]], gold: Sequence[str]) -> Interval:
 
 def main() -> None:
     """Run the bench."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, required=True, help="folder of the public data")
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the platform")
-    parser.add_argument("--replies", type=Path, help="file that keeps replies")
+    parser = parser_of(__doc__)
     parser.add_argument("--head", default="log-failures")
     parser.add_argument("--rows", type=int, default=300, help="most texts of a set")
     parser.add_argument("--set", action="append", help="default: all four")

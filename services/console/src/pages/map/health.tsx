@@ -213,7 +213,7 @@ function ScrubBody({ scrub }: { scrub: ScrubState }) {
       <div>
         <p class="stage">
           <Badge tone={scrub.running ? "accent" : scrub.damaged > 0 ? "bad" : "good"}>
-            {recent ? "recent documents first" : scrub.running ? `pass ${scrub.number} runs` : scrub.asked ? "asked for" : `pass ${scrub.number} ended`}
+            {recent ? "recent documents first" : scrub.running ? `pass ${scrub.number} runs` : scrub.asked ? "requested" : `pass ${scrub.number} ended`}
           </Badge>
           <span class="note">{scrub.running ? `since ${ago(scrub.started)}` : ago(scrub.ended)}</span>
           <b>{percent(share)}</b>
