@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -236,6 +237,11 @@ def headed(platform: Platform) -> Platform:
     return platform
 
 
+def _serves(worker: Mapping[str, Any], heads: int) -> bool:
+    """Return whether a worker said that it serves so many heads."""
+    return sum(head["stable"] is not None for head in worker["heads"]) >= heads
+
+
 def publish_heads(platform: Platform) -> None:
     """Publish the heads of the tests to a running platform and wait until they serve."""
     models = platform.data / "models"
@@ -245,7 +251,7 @@ def publish_heads(platform: Platform) -> None:
         registry.assign(models, Channel.STABLE, folder.name, head=folder.parent.name)
     deadline = time.monotonic() + READY_TIMEOUT_S
     with platform.client() as client:
-        while len(client.heads()) < len(published):
+        while not all(_serves(worker, len(published)) for worker in client.registry().workers):
             assert time.monotonic() < deadline
             time.sleep(0.2)
 

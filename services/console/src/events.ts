@@ -12,16 +12,19 @@ export interface Handlers {
   onLost?: (problem?: Problem) => void;
   /** An event after which nothing follows. */
   last?: string;
+  /** Whether the address takes `last_event_id`, the event to go on after. */
+  resumes?: boolean;
 }
 
 const AGAIN_MS = 2000;
 const PROBE_MS = 2000;
 
 /** Follow events of an address; returns what ends it. */
-export function follow(url: string, { events, onLost, last }: Handlers): () => void {
+export function follow(url: string, { events, onLost, last, resumes = false }: Handlers): () => void {
   let source: EventSource | null = null;
   let timer = 0;
   let ended = false;
+  let lastId = "";
 
   const end = () => {
     ended = true;
@@ -29,9 +32,13 @@ export function follow(url: string, { events, onLost, last }: Handlers): () => v
     source?.close();
   };
   const open = () => {
-    source = new EventSource(url);
+    source = new EventSource(resumes ? after(url, lastId) : url);
     for (const [name, take] of Object.entries(events)) {
-      source.addEventListener(name, (event) => take((event as MessageEvent<string>).data));
+      source.addEventListener(name, (event) => {
+        const { data, lastEventId } = event as MessageEvent<string>;
+        lastId = lastEventId;
+        take(data);
+      });
     }
     if (last !== undefined) source.addEventListener(last, end);
     source.addEventListener("error", () => {
@@ -48,6 +55,11 @@ export function follow(url: string, { events, onLost, last }: Handlers): () => v
   };
   open();
   return end;
+}
+
+/** Return the address of the events after one: only a source that connects again by itself says where it was. */
+function after(url: string, id: string): string {
+  return id === "" ? url : `${url}${url.includes("?") ? "&" : "?"}last_event_id=${encodeURIComponent(id)}`;
 }
 
 /** Return why the events are refused, which their connection does not say; null if they are not. */

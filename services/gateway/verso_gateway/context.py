@@ -72,9 +72,13 @@ class WorkersCache:
         self._states: list[dict[str, Any]] = []
         self._read_at = -_FRESH_S
 
-    async def states(self) -> list[dict[str, Any]]:
-        """Return what the workers said; none while no worker lives."""
-        if time.monotonic() - self._read_at >= _FRESH_S:
+    async def states(self, *, newest: bool = False) -> list[dict[str, Any]]:
+        """Return what the workers said; none while no worker lives.
+
+        Args:
+            newest: read it now.
+        """
+        if newest or time.monotonic() - self._read_at >= _FRESH_S:
             self._states = list((await self._ledger.serving()).values())
             self._read_at = time.monotonic()
         return self._states

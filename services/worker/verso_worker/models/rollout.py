@@ -92,6 +92,7 @@ class RegistryWatcher:
         self._comparisons = comparisons
         self._seen: tuple[int, ...] | None = None
         self._again_at: float | None = None
+        self._published: dict[str, Any] = {}
         self._published_at = 0.0
         self._swaps = 0
         self._registry = Registry()
@@ -136,9 +137,10 @@ class RegistryWatcher:
             self._take_back(*self._failed)
         self._artifacts.tidy()
         self._metrics.engines.set(len(self._artifacts.running()))
-        if changed or now - self._published_at >= _PUBLISH_S:
-            self._published_at = now
-            self._publish(self.state())
+        state = self.state()  # heads are loaded by a thread of their own
+        if changed or state != self._published or now - self._published_at >= _PUBLISH_S:
+            self._published, self._published_at = state, now
+            self._publish(state)
 
     def withdraw(self, codec: str, reason: str) -> None:
         """Request that a canary is withdrawn because it fails jobs; safe from any thread."""

@@ -285,6 +285,21 @@ def test_an_id_of_something_else_is_a_gap_of_unknown_length(
         assert texts(events, 1) == ["from now on"]
 
 
+def test_the_query_says_where_to_go_on_unless_the_header_does(
+    client: httpx2.Client, stopped: FakeWorker
+) -> None:
+    with tail(client) as events:
+        next(events)
+        push(client, "one", "two", "three")
+        first, second, _ = (place for _, place, _ in lines(events, 3))
+    with tail(client, last_event_id=first) as events:
+        next(events)
+        assert texts(events, 2) == ["two", "three"]
+    with tail(client, after=second, last_event_id=first) as events:
+        next(events)
+        assert texts(events, 1) == ["three"]
+
+
 def test_a_tail_may_begin_with_what_no_worker_has_stored(
     client: httpx2.Client, stopped: FakeWorker
 ) -> None:

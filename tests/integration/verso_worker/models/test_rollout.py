@@ -120,6 +120,18 @@ def test_a_refusal_says_what_and_why(place: Place) -> None:
     assert "decoder.onnx" in refused["error"]["detail"]
 
 
+def test_what_changes_is_published_at_the_next_look(place: Place) -> None:
+    place.assign(place.publish(1), Channel.CANARY)
+    place.follower.step()
+    published = len(place.told)
+    place.follower.step()
+    assert len(place.told) == published
+    codec = place.told[-1]["artifact"]["canary"]["codec"]
+    place.follower.tried(codec, 3, 0)
+    place.follower.step()
+    assert place.told[-1]["artifact"]["trial"] == {"passed": 3, "failed": 0}
+
+
 def test_a_corrupt_canary_is_withdrawn_from_the_registry(place: Place) -> None:
     place.assign(place.publish(1, spoilt=True), Channel.CANARY)
     place.follower.step()

@@ -6,19 +6,24 @@ import { problemFrom, send } from "./api.js";
 const AGAIN_MS = 2000;
 const PROBE_MS = 2000;
 /** Follow events of an address; returns what ends it. */
-export function follow(url, { events, onLost, last }) {
+export function follow(url, { events, onLost, last, resumes = false }) {
     let source = null;
     let timer = 0;
     let ended = false;
+    let lastId = "";
     const end = () => {
         ended = true;
         clearTimeout(timer);
         source?.close();
     };
     const open = () => {
-        source = new EventSource(url);
+        source = new EventSource(resumes ? after(url, lastId) : url);
         for (const [name, take] of Object.entries(events)) {
-            source.addEventListener(name, (event) => take(event.data));
+            source.addEventListener(name, (event) => {
+                const { data, lastEventId } = event;
+                lastId = lastEventId;
+                take(data);
+            });
         }
         if (last !== undefined)
             source.addEventListener(last, end);
@@ -41,6 +46,10 @@ export function follow(url, { events, onLost, last }) {
     };
     open();
     return end;
+}
+/** Return the address of the events after one: only a source that connects again by itself says where it was. */
+function after(url, id) {
+    return id === "" ? url : `${url}${url.includes("?") ? "&" : "?"}last_event_id=${encodeURIComponent(id)}`;
 }
 /** Return why the events are refused, which their connection does not say; null if they are not. */
 async function refusal(url) {

@@ -57,6 +57,14 @@ async def tail(
         ),
     ] = TailStart.NOW,
     last_event_id: Annotated[str | None, Header(description="go on after this event")] = None,
+    after: Annotated[
+        str | None,
+        Query(
+            alias="last_event_id",
+            description="as the header, which counts where both are sent: a new `EventSource` of "
+            "a browser cannot set one",
+        ),
+    ] = None,
 ) -> Response:
     """Follow the lines of a log collection from acceptance on, before any worker has seen them.
 
@@ -77,7 +85,7 @@ async def tail(
     context = context_of(request)
     arrivals = context.ledger.arrivals
     uid = await arrivals.uid(asked.collection)
-    place, unknown = await _place(arrivals, uid, asked.start, last_event_id)
+    place, unknown = await _place(arrivals, uid, asked.start, last_event_id or after)
     stream = context.tails.tail(place, Wanted.of(asked.filter, asked.contains), unknown=unknown)
 
     async def events() -> AsyncIterator[bytes]:

@@ -188,6 +188,7 @@ class Follower {
             this.frame = requestAnimationFrame(() => this.show());
         };
         this.end = follow(this.url, {
+            resumes: true,
             events: {
                 position: () => {
                     this.state = "open";
