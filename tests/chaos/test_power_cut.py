@@ -104,6 +104,7 @@ class Caller:
                     self._told.jobs.append(job.id)
                     self._told.stored.update(texts)
                     if number % 3 == 0:
+                        client.wait(job.id)  # before, there is no such document
                         del self._told.stored[gone]  # from here on both are right
                         client.delete(gone, collection=COLLECTION)
                         self._told.gone.add(gone)
