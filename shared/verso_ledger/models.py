@@ -33,8 +33,10 @@ class Policy:
     """Wait before the points of a replaced entry may go: searches that saw it must end first."""
     room_ms: int = 600_000
     """Wait before the vectors of a collection that was never made may go: its maker has failed."""
-    drain_s: int = 30
-    """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
+    drained: int = 32
+    """Ends of slices that the drain rate, from which ``Retry-After`` follows, is a mean over, about."""
+    drain_ms: int = 1_000
+    """Time that a slice is thought to take before any has ended."""
     max_wait_s: int = 30
     """Longest ``Retry-After`` of a full queue, seconds: it is a guess."""
     max_events: int = 1_000

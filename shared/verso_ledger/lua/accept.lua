@@ -54,7 +54,6 @@ if identities then
 end
 if source then source.move(ARGV[24]) end
 local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':' .. tenant .. ':slices')
-local rate = math.max(drain_rate(queue), 1 / P.drain_s)
 for i = 1, 2 do v[i] = tonumber(v[i]) or 0 end
 
 local deadline = tonumber(ARGV[7])
@@ -103,6 +102,7 @@ announce_arrivals()
 if count == 0 then
   end_job(job, 'succeeded')
 else
+  note_work(queue)
   load_add(queue, count, bytes)
   tenant_add(queue, tenant, count, bytes)
   if brief == 0 then redis.call('PUBLISH', K.news, job .. ' queued') end -- for lists that are followed
@@ -113,4 +113,4 @@ end
 local received = redis.call('PUBLISH', K.wake .. queue, '')
 if queue == 'bulk' and tonumber(urgency) < P.usual_urgency then waiting = 0 end
 local left = math.max(0, math.min(limits[1] - v[1], limits[3] - v[2]) - count)
-return { 'new', job, (received == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }
+return { 'new', job, (received == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) * drain_ms(queue) / 1000) }

@@ -76,16 +76,27 @@ local function burden(s, sign)
   if s.counted then tenant_add(s.queue, s.tenant, sign, sign * s.bytes) end
 end
 
--- Slices finished a second, as a mean that forgets with P.drain_s.
-local function drain_rate(queue)
-  local v = redis.call('HMGET', K.load, queue .. ':rate', queue .. ':at')
-  local age_s = (now - (tonumber(v[2]) or now)) / 1000
-  return (tonumber(v[1]) or 0) * math.exp(-age_s / P.drain_s)
+-- Milliseconds between the ends of two slices of a queue while there is work, as a mean over P.drained of
+-- them; longer if the last end, or the first slice since the queue was empty, is longer ago.
+local function drain_ms(queue)
+  local v = redis.call('HMGET', K.load, queue .. ':mean', queue .. ':at', queue .. ':slices')
+  local age = (tonumber(v[3]) or 0) > 0 and now - (tonumber(v[2]) or now) or 0
+  return math.max(tonumber(v[1]) or P.drain_ms, age, 1)
+end
+
+-- Work is about to come to a queue; in one that was empty nothing ended because there was nothing.
+local function note_work(queue)
+  if (tonumber(redis.call('HGET', K.load, queue .. ':slices')) or 0) == 0 then
+    redis.call('HSET', K.load, queue .. ':at', now)
+  end
 end
 
 local function note_drained(queue)
-  local rate = drain_rate(queue) + 1 / P.drain_s
-  redis.call('HSET', K.load, queue .. ':rate', string.format('%.6f', rate), queue .. ':at', now)
+  local v = redis.call('HMGET', K.load, queue .. ':mean', queue .. ':at')
+  local passed = math.min(math.max(0, now - (tonumber(v[2]) or now)), P.max_wait_s * 1000)
+  local mean = tonumber(v[1]) or passed
+  mean = mean + (passed - mean) / P.drained
+  redis.call('HSET', K.load, queue .. ':mean', string.format('%.3f', mean), queue .. ':at', now)
 end
 
 -- Seconds to wait until so much fits under the limits of a queue, {max slices, max bytes, the tenant's max
@@ -105,7 +116,7 @@ local function full_for(queue, tenant, count, bytes, limits)
   if all <= 0 and own <= 0 then return nil end
   -- a tenant's own slices end at its share of the rate
   local tenants = math.max(1, redis.call('ZCARD', K.turns .. queue))
-  local wait_s = math.max(all, own * tenants, 1) / math.max(drain_rate(queue), 1 / P.drain_s)
+  local wait_s = math.max(all, own * tenants, 1) * drain_ms(queue) / 1000
   return math.ceil(math.min(P.max_wait_s, math.max(1, wait_s)))
 end
 

@@ -16,6 +16,7 @@ for n = 0, tonumber(v[2]) - 1 do
     redis.call('PERSIST', K.payload .. sid)
     make_ready(sid, s, 0)
     if s.ph == 'work' then
+      note_work(s.queue)
       burden(s, 1)
       items, revived = items + s.items, revived + 1
     end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -303,6 +304,28 @@ def test_an_idempotency_key_gives_the_same_job_and_refuses_another_body(
         ledger.jobs.accept(new_job(idempotency=("k", "h2")))
     other = ledger.jobs.accept(new_job(idempotency=("k", "h2"), tenant="other"))
     assert other.job_id != first.job_id
+
+
+def test_a_full_queue_that_drained_fast_before_a_pause_is_short_to_wait_for(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    limits = Limits(max_slices=3)
+    began = time.monotonic()
+    ledger.jobs.accept(new_job(slices=3, limits=limits))
+    for _ in range(3):
+        [lease] = ledger.leases.claim(Q, owner="w")
+        ledger.leases.commit(lease, b"", ok=1, errors=0)
+    longest_s = time.monotonic() - began
+    time.sleep(2.0)
+    began = time.monotonic()
+    ledger.jobs.accept(new_job(slices=3, limits=limits))
+    with pytest.raises(QueueFull) as full:
+        ledger.jobs.accept(new_job(limits=limits))
+    assert full.value.retry_after_s <= math.ceil(max(longest_s, time.monotonic() - began))
+    time.sleep(2.0)
+    with pytest.raises(QueueFull) as full:  # nothing has ended for so long
+        ledger.jobs.accept(new_job(limits=limits))
+    assert full.value.retry_after_s >= 2
 
 
 def test_a_full_queue_says_when_to_come_back(ledger: Ledger, new_job: Jobs) -> None:
