@@ -34,7 +34,7 @@ class Policy:
     room_ms: int = 600_000
     """Wait before the vectors of a collection that was never made may go: its maker has failed."""
     drained: int = 32
-    """Ends of slices that the drain rate, from which ``Retry-After`` follows, is a mean over, about."""
+    """Ends of slices, about, that the time for ``Retry-After`` is a mean over."""
     drain_ms: int = 1_000
     """Time that a slice is thought to take before any has ended."""
     max_wait_s: int = 30
