@@ -267,6 +267,23 @@ def test_nothing_may_be_reached_or_reach_out_unless_it_is_said() -> None:
     assert deny["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
+def test_workers_ask_of_qdrants_cluster_what_it_gives_by_default() -> None:
+    """A majority of the nodes has each write, so that it survives one and waits for none."""
+
+    def settings(kind: str, name: str) -> dict[str, str]:
+        [found] = [one for one in of_kind(ha, kind) if one["metadata"]["name"] == name]
+        [container] = template(found)["spec"]["containers"]
+        return {one["name"]: one.get("value", "") for one in container["env"]}
+
+    ha = rendered("ha")
+    worker, qdrant = settings("Deployment", "worker"), settings("StatefulSet", "qdrant")
+    [cluster] = [one for one in of_kind(ha, "StatefulSet") if one["metadata"]["name"] == "qdrant"]
+    for name, wanted in (("REPLICATION_FACTOR", "3"), ("WRITE_CONSISTENCY_FACTOR", "2")):
+        assert worker[f"VERSO_QDRANT_{name}"] == wanted
+        assert qdrant[f"QDRANT__STORAGE__COLLECTION__{name}"] == wanted
+    assert cluster["spec"]["replicas"] == 3
+
+
 def test_keda_scales_a_deployment_whose_number_nobody_else_sets() -> None:
     documents = rendered("keda")
     [scaled] = of_kind(documents, "ScaledObject")

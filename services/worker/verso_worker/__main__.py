@@ -58,6 +58,7 @@ from verso_worker.rules.ports.stores import Vectors
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
+from verso_worker.stores.qdrant.replication import ReplicationReport, ReplicationWatch
 
 _IDLE_POLL_S = 5.0
 _KEPT = {Queue.BULK: 1}  # a person's grouping waits for no ingest, also of the same key
@@ -92,10 +93,12 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         artifacts = _artifacts(settings, run, stack, ledger)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
-        served = _served(settings, artifacts, ledger=ledger, metrics=metrics, owner=owner)
+        report = ReplicationReport()
+        publish = partial(_publish, settings, ledger, owner, report)
+        served = _served(settings, artifacts, ledger=ledger, metrics=metrics, publish=publish)
         with ThreadPoolExecutor(1) as other:  # the two kinds of child processes start side by side
             opened = other.submit(served.watcher.open)
-            vectors = stack.enter_context(_vectors(settings, run))
+            vectors = stack.enter_context(_vectors(settings, run, report))
             opened.result()
         make = _pipelines(settings, served, vectors=vectors, ledger=ledger, metrics=metrics)
         pipeline = make(artifacts)
@@ -142,7 +145,7 @@ def _served(
     *,
     ledger: Ledger,
     metrics: Metrics,
-    owner: str,
+    publish: Callable[[dict[str, Any]], None],
 ) -> _Served:
     """Return the artifacts and heads of the models folder; nothing is loaded yet."""
     comparisons = Comparisons(
@@ -164,7 +167,7 @@ def _served(
         settings.models,
         artifacts,
         metrics,
-        publish=partial(_publish, settings, ledger, owner),
+        publish=publish,
         heads=heads,
         comparisons=comparisons,
     )
@@ -234,13 +237,20 @@ def _slots(settings: WorkerSettings) -> dict[Queue, int]:
     }
 
 
-def _publish(settings: WorkerSettings, ledger: Ledger, owner: str, state: dict[str, Any]) -> None:
-    """Record what this worker serves, and whether its disk has room for vectors."""
+def _publish(
+    settings: WorkerSettings,
+    ledger: Ledger,
+    owner: str,
+    report: ReplicationReport,
+    state: dict[str, Any],
+) -> None:
+    """Record what this worker serves, and whether its store has room and replicas for vectors."""
     usage, floor = shutil.disk_usage(settings.data), settings.free_floor_mib << 20
     own_vectors = settings.qdrant_url is None
     full = own_vectors and usage.free < floor
     disk = {"bytes_free": usage.free, "bytes_total": usage.total, "bytes_floor": floor}
-    ledger.liveness.note_serving(owner, state | {"disk_full": full, "disk": disk})
+    own = {"disk_full": full, "disk": disk, "replication": report.lines}
+    ledger.liveness.note_serving(owner, state | own)
 
 
 def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
@@ -313,14 +323,24 @@ def _serve_metrics(
 
 
 @contextmanager
-def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
+def _vectors(settings: WorkerSettings, run: Path, report: ReplicationReport) -> Iterator[Vectors]:
     if settings.qdrant_url is not None:
         # Qdrant's client takes a second to load, which a worker with its own store saves.
         from verso_worker.stores.qdrant.store import QdrantVectors
 
-        server = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        server = QdrantVectors.server(
+            settings.qdrant_url,
+            api_key=settings.qdrant_api_key,
+            replication=settings.replication,
+        )
+        watch = ReplicationWatch(server, report)
         with closing(server):
-            yield server
+            if settings.replication.of_collections:
+                watch.start()
+            try:
+                yield server
+            finally:
+                watch.stop()
         return
     socket = run / "vectors.sock"
     child = shard_child(

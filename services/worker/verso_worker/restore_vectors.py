@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _restore(folder: Path, settings: WorkerSettings) -> int:
     if settings.qdrant_url is None:
         raise BackupInvalid("expected VERSO_QDRANT_URL; on one machine use verso restore")
-    store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+    store = QdrantVectors.server(
+        settings.qdrant_url, api_key=settings.qdrant_api_key, replication=settings.replication
+    )
     with closing(store):
         made = fill(folder, redis_url=settings.redis_url, vectors=store, data=settings.data)
     return len(made.collections)

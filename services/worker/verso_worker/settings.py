@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from verso_core.settings import BrokerSettings, read_secret
+
+Consistency = int | Literal["majority", "quorum", "all"]
+"""How many replicas a read asks, and which points it returns: those that all of so many replicas
+have; those that most of all replicas have (majority); that all of more than half have (quorum); or
+that all have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """What is asked of a Qdrant cluster; None leaves a value to the server.
+
+    factor: replicas of each shard of a new collection, at least 1.
+    shards: shards of a new collection, at least 1.
+    write_consistency: replicas that must have applied a write before it is acknowledged.
+    read_consistency: replicas that a read asks.
+    """
+
+    factor: int | None = None
+    shards: int | None = None
+    write_consistency: int | None = None
+    read_consistency: Consistency | None = None
+
+    @property
+    def of_collections(self) -> bool:
+        """Whether anything is asked that a collection has for good."""
+        return (self.factor, self.shards, self.write_consistency) != (None, None, None)
 
 
 class WorkerSettings(BrokerSettings, BaseSettings):
@@ -39,6 +67,21 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     )
     qdrant_api_key: str | None = Field(
         default=None, validate_default=True, description="for the Qdrant server"
+    )
+    qdrant_replication_factor: int | None = Field(
+        default=None, ge=1, description="replicas of each shard of new collections"
+    )
+    qdrant_shard_number: int | None = Field(
+        default=None, ge=1, description="shards of new collections"
+    )
+    qdrant_write_consistency_factor: int | None = Field(
+        default=None,
+        ge=1,
+        description="replicas that must have a write of a new collection before it is acknowledged",
+    )
+    qdrant_read_consistency: Consistency | None = Field(
+        default=None,
+        description="replicas that a read asks: a number, majority, quorum or all",
     )
     threads: int = Field(default=2, ge=1, description="threads of one graph run")
     device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")
@@ -129,3 +172,45 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     def _key(cls, value: str | None, info: ValidationInfo) -> str | None:
         file = info.data.get("qdrant_api_key_file")
         return value if file is None else read_secret(file)
+
+    @field_validator("qdrant_read_consistency", mode="before")
+    @classmethod
+    def _consistency(cls, value: int | str | None) -> int | str | None:
+        asked = str(value)
+        counted = asked.isascii() and asked.isdigit() and int(asked) >= 1
+        if value is None or counted or asked in ("majority", "quorum", "all"):
+            return value
+        raise ValueError(
+            "expected VERSO_QDRANT_READ_CONSISTENCY as a number of replicas from 1, "
+            f"or majority, quorum or all, got {asked!r}"
+        )
+
+    @model_validator(mode="after")
+    def _replicated(self) -> WorkerSettings:
+        """Refuse what the server would lower, or nobody would read, without a word."""
+        replication = self.replication
+        if self.qdrant_url is None and replication != Replication():
+            raise ValueError("expected VERSO_QDRANT_URL with other VERSO_QDRANT_ settings")
+        factor, least = replication.factor, replication.write_consistency
+        if least is not None and (factor is None or least > factor):
+            raise ValueError(
+                "expected VERSO_QDRANT_WRITE_CONSISTENCY_FACTOR of at most "
+                f"VERSO_QDRANT_REPLICATION_FACTOR ({factor or 'unset'}), got {least}"
+            )
+        asked = replication.read_consistency
+        if isinstance(asked, int) and factor is not None and asked > factor:
+            raise ValueError(
+                "expected VERSO_QDRANT_READ_CONSISTENCY of at most "
+                f"VERSO_QDRANT_REPLICATION_FACTOR ({factor}), got {asked}"
+            )
+        return self
+
+    @property
+    def replication(self) -> Replication:
+        """How a Qdrant cluster keeps and reads points."""
+        return Replication(
+            factor=self.qdrant_replication_factor,
+            shards=self.qdrant_shard_number,
+            write_consistency=self.qdrant_write_consistency_factor,
+            read_consistency=self.qdrant_read_consistency,
+        )

@@ -303,6 +303,10 @@ class WorkerView(OpenModel):
     engines: int = Field(default=0, description="engine processes that run")
     disk_full: bool = False
     disk: DiskView | None = Field(default=None, description="absent of an earlier version")
+    replication: tuple[str, ...] = Field(
+        default=(),
+        description="collections that Qdrant keeps otherwise than the worker's settings ask",
+    )
 
 
 class StatusView(OpenModel):

@@ -1,4 +1,7 @@
-"""Every kind of vector store, opened for tests: the shard process, and a Qdrant server."""
+"""Every kind of vector store, opened for tests: the shard process, a Qdrant server and a cluster.
+
+With QDRANT_URL set, server and cluster are the real one that it names; else stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient
+from tests.support.qdrant_cluster import Cluster
 from tests.support.qdrant_stand_in import handler
 
 from verso_core.jobs import Precision
@@ -21,12 +25,14 @@ from verso_core.supervise import Process
 from verso_worker.records.points import Point
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.ports.stores import Vectors
+from verso_worker.settings import Replication
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 DIM = 384
 SCALE = 500.0
+THREE_NODES = Replication(factor=3, write_consistency=2, read_consistency="quorum")
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision), ids=lambda p: p.value)
 
 LINES = [
@@ -64,14 +70,17 @@ class Edge:
 class Server:
     """A Qdrant server; each test has its own prefix and leaves nothing behind."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, replication: Replication | None = None) -> None:
         self._url = url
+        self._replication = replication or Replication()
         self._prefix = f"verso-test-{uuid4().hex}-"
         self.vectors: Vectors
         self.open()
 
     def open(self) -> None:
-        self.vectors = QdrantVectors.server(self._url, prefix=self._prefix)
+        self.vectors = QdrantVectors.server(
+            self._url, prefix=self._prefix, replication=self._replication
+        )
 
     def close(self) -> None:
         assert isinstance(self.vectors, QdrantVectors)
@@ -89,7 +98,16 @@ Store = Edge | Server
 def make_store(kind: str, folder: Path) -> Store:
     if kind == "edge":
         return Edge(folder)
-    return Server(os.environ.get("QDRANT_URL") or _stand_in())
+    real = os.environ.get("QDRANT_URL")
+    if kind == "cluster":
+        return Server(real or _cluster_stand_in(), THREE_NODES)
+    return Server(real or _stand_in())
+
+
+@functools.cache
+def _cluster_stand_in() -> str:
+    """Start the stand-in for a cluster once a process, and return the address of a node."""
+    return Cluster(3).url()
 
 
 @functools.cache
@@ -100,7 +118,7 @@ def _stand_in() -> str:
     return f"http://127.0.0.1:{server.server_port}"
 
 
-@pytest.fixture(scope="module", params=["edge", "server"])
+@pytest.fixture(scope="module", params=["edge", "server", "cluster"])
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:

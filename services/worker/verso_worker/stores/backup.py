@@ -184,7 +184,11 @@ def _store(settings: WorkerSettings) -> VectorStore:
         # Qdrant's client takes a second to load, which `verso up` and its backups save.
         from verso_worker.stores.qdrant.store import QdrantVectors
 
-        return QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        return QdrantVectors.server(
+            settings.qdrant_url,
+            api_key=settings.qdrant_api_key,
+            replication=settings.replication,
+        )
     if settings.run is None:
         raise BackupInvalid("expected VERSO_RUN, where the worker's vector store listens")
     return EdgeVectors(settings.run / "vectors.sock", timeout_s=COPY_TIMEOUT_S)

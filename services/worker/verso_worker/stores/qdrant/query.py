@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -24,7 +25,9 @@ from verso_worker.records.points import (
     unknown,
 )
 from verso_worker.records.space import Settings, Space, Vector
+from verso_worker.settings import Replication
 from verso_worker.stores.filters import Translator
+from verso_worker.stores.qdrant.replication import Kept
 
 _NOT_FOUND = 404
 
@@ -38,6 +41,7 @@ class Question:
         collection: its name in the server.
         space: space of its vectors.
         where: filter that points must pass; None passes all.
+        consistency: replicas that are asked; None leaves it to the server.
     """
 
     client: QdrantClient
@@ -45,6 +49,7 @@ class Question:
     _: KW_ONLY
     space: Space
     where: models.Filter | None
+    consistency: models.ReadConsistency | None = None
 
     def nearest(self, unit: Vector, *, limit: int) -> Candidates:
         """Return the points nearest to a vector. Shape of ``unit``: (dim,), length 1."""
@@ -56,6 +61,7 @@ class Question:
             search_params=_breadth(limit),
             with_vectors=[DENSE],
             with_payload=True,
+            consistency=self.consistency,
         )
         return _candidates(self.space, answer.points)
 
@@ -71,6 +77,7 @@ class Question:
             limit=limit,
             with_vectors=[DENSE],
             with_payload=True,
+            consistency=self.consistency,
         )
         return _candidates(self.space, answer.points)
 
@@ -85,6 +92,7 @@ class Question:
             query_filter=_only(points),
             limit=len(points),
             with_payload=False,
+            consistency=self.consistency,
         )
         return {UUID(str(point.id)): point.score for point in answer.points}
 
@@ -242,3 +250,24 @@ def settings_of(config: models.CollectionConfig) -> Settings | None:
         return None
     space = Space(Precision(kept["precision"]), vectors.size, float(kept["int8_scale"]))
     return Settings(space, terms=bool(kept.get("terms", False)))
+
+
+def consistency_of(replication: Replication) -> models.ReadConsistency | None:
+    """Return how many replicas a read asks, in the client's form; None leaves it to the server."""
+    asked = replication.read_consistency
+    return models.ReadConsistencyType(asked) if isinstance(asked, str) else asked
+
+
+def kept_of(params: models.CollectionParams, cluster: models.CollectionClusterInfo) -> Kept:
+    """Return how the server keeps a collection; a value that it does not say is 1."""
+    active: Counter[int] = Counter()
+    replicas = [(shard.shard_id, shard.state) for shard in cluster.local_shards]
+    replicas += [(shard.shard_id, shard.state) for shard in cluster.remote_shards]
+    for shard_id, state in replicas:
+        active[shard_id] += state is models.ReplicaState.ACTIVE
+    return Kept(
+        factor=params.replication_factor or 1,
+        shards=params.shard_number or 1,
+        write_consistency=params.write_consistency_factor or 1,
+        active=tuple(active.values()),
+    )

@@ -2,6 +2,9 @@
 
 A put is as durable as the server makes it. A server acknowledges a write that is in its log and
 applied: it survives the end of the server's process, but without replication maybe not a power cut.
+A cluster acknowledges it when the collection's write consistency factor of replicas have it. If
+fewer can be reached it answers an error, which is raised as one that is worth another attempt: a
+point's id and bytes are the same each time, so what some replicas already have does no harm.
 The time in the payload is indexed, and the metadata that the collection declares.
 """
 
@@ -42,14 +45,17 @@ from verso_worker.records.points import (
     widened_limit,
 )
 from verso_worker.records.space import Settings, Space, Stored, Vector
+from verso_worker.settings import Replication
 from verso_worker.stores import points_file
 from verso_worker.stores.filters import node_of
 from verso_worker.stores.qdrant.query import (
     SCHEMAS,
     Question,
     alike,
+    consistency_of,
     dense_of,
     filter_of,
+    kept_of,
     metadata_of,
     settings_of,
     sparse_of,
@@ -57,6 +63,7 @@ from verso_worker.stores.qdrant.query import (
     translated,
     vector_of,
 )
+from verso_worker.stores.qdrant.replication import differences
 
 PREFIX = "verso-"
 """Prefix of the names of Verso's collections, in a server that may hold others."""
@@ -65,6 +72,7 @@ TIMEOUT_S = 60
 
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
 _CONFLICT = 409
+_AS_THE_SERVER_SAYS = Replication()
 
 
 class QdrantVectors:
@@ -75,19 +83,35 @@ class QdrantVectors:
     Args:
         client: the library's client, closed by :meth:`close`.
         prefix: prefix of every collection's name in the server.
+        replication: how a cluster keeps and reads points.
     """
 
-    def __init__(self, client: QdrantClient, *, prefix: str = PREFIX) -> None:
+    def __init__(
+        self,
+        client: QdrantClient,
+        *,
+        prefix: str = PREFIX,
+        replication: Replication = _AS_THE_SERVER_SAYS,
+    ) -> None:
         self._client = client
         self._prefix = prefix
+        self._replication = replication
+        self._consistency = consistency_of(replication)
 
     @classmethod
-    def server(cls, url: str, *, api_key: str | None = None, prefix: str = PREFIX) -> QdrantVectors:
+    def server(
+        cls,
+        url: str,
+        *,
+        api_key: str | None = None,
+        prefix: str = PREFIX,
+        replication: Replication = _AS_THE_SERVER_SAYS,
+    ) -> QdrantVectors:
         """Return a client of a server; it does not connect yet."""
         client = QdrantClient(
             url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False
         )
-        return cls(client, prefix=prefix)
+        return cls(client, prefix=prefix, replication=replication)
 
     def close(self) -> None:
         """Close the connections."""
@@ -106,6 +130,9 @@ class QdrantVectors:
                         vectors_config=dense_of(wanted),
                         sparse_vectors_config=sparse_of(wanted),
                         metadata=metadata_of(wanted),
+                        shard_number=self._replication.shards,
+                        replication_factor=self._replication.factor,
+                        write_consistency_factor=self._replication.write_consistency,
                     )
                     self._client.create_payload_index(
                         self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
@@ -132,6 +159,17 @@ class QdrantVectors:
             for one in found
             if one.name.startswith(self._prefix)
         )
+
+    def differences(self, name: str) -> list[str]:
+        """Return in what a collection's replicas differ from what is asked; empty if in nothing.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            params = self._client.get_collection(self._prefix + name).config.params
+            cluster = self._client.collection_cluster_info(self._prefix + name)
+        return differences(self._replication, kept_of(params, cluster))
 
     def put(self, name: str, points: Sequence[Point]) -> None:
         """Store points; the server has acknowledged them when this returns."""
@@ -161,6 +199,7 @@ class QdrantVectors:
                 [str(one) for one in ids],
                 with_vectors=[DENSE],
                 with_payload=False,
+                consistency=self._consistency,
             )
         vectors: list[Any] = [record.vector for record in records]
         rows = space.from_values(vectors)
@@ -170,7 +209,9 @@ class QdrantVectors:
         """Return the payloads of the points that exist."""
         with self._calling(name):
             self._space(name)
-            records = self._client.retrieve(self._prefix + name, [str(one) for one in ids])
+            records = self._client.retrieve(
+                self._prefix + name, [str(one) for one in ids], consistency=self._consistency
+            )
         return {UUID(str(record.id)): unpacked(record.payload) for record in records}
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
@@ -183,6 +224,7 @@ class QdrantVectors:
                 [str(one) for one in ids],
                 with_vectors=[TERMS],
                 with_payload=False,
+                consistency=self._consistency,
             )
         return {UUID(str(record.id)): terms_of(record.vector) for record in records}
 
@@ -217,6 +259,7 @@ class QdrantVectors:
                 self._prefix + name,
                 space=space,
                 where=filter_of(passing),
+                consistency=self._consistency,
             )
             if unit is None:
                 found = ask.matching(terms, limit=limit)
@@ -236,7 +279,9 @@ class QdrantVectors:
             space = self._space(name)
             values = space.values(space.check(rows))
             asked = alike(values, limit=limit)
-            answers = self._client.query_batch_points(self._prefix + name, asked)
+            answers = self._client.query_batch_points(
+                self._prefix + name, asked, consistency=self._consistency
+            )
         return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
 
     def count(self, name: str, *, where: Filter | None = None, first: bool = False) -> int:
@@ -326,6 +371,7 @@ class QdrantVectors:
                 limit=limit,
                 with_payload=True,
                 with_vectors=False,
+                consistency=self._consistency,
                 **place,
             )
         return [(UUID(str(record.id)), unpacked(record.payload)) for record in records]
@@ -340,6 +386,7 @@ class QdrantVectors:
                     offset=offset,
                     with_payload=False,
                     with_vectors=False,
+                    consistency=self._consistency,
                 )
             ids = [UUID(str(record.id)) for record in records]
             payloads, terms = self.payloads(name, ids), self.terms(name, ids)
@@ -357,7 +404,11 @@ class QdrantVectors:
             settings, points = self._settings(name), self.count(name)
             if settings.terms:
                 records, _ = self._client.scroll(
-                    self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
+                    self._prefix + name,
+                    limit=_SAMPLE,
+                    with_payload=False,
+                    with_vectors=[TERMS],
+                    consistency=self._consistency,
                 )
         sample = [terms_of(record.vector) for record in records]
         return Sizes.estimate(points, vector_bytes=settings.space.size_bytes, sample=sample)
