@@ -186,9 +186,10 @@ export function useTail(request: ApiRequest | null, stored: Record<string, unkno
     setShown(emptyTail());
     if (key === null || request === null) return undefined;
     const control = new AbortController();
-    const follower = new Follower(key, control, () => held.current, setShown);
+    const newest = { ...stored, order: "newest", limit: LIVE_BEFORE };
+    const follower = new Follower(key, newest, control, () => held.current, setShown);
     flush.current = () => follower.show();
-    void follower.start({ ...stored, order: "newest", limit: LIVE_BEFORE });
+    follower.start();
     return () => {
       control.abort();
       follower.close();
@@ -217,23 +218,37 @@ class Follower {
 
   constructor(
     private readonly url: string,
+    private readonly newest: Record<string, unknown>,
     private readonly control: AbortController,
     private readonly paused: () => boolean,
     private readonly update: (tail: Tail) => void,
   ) {}
 
-  async start(stored: Record<string, unknown>): Promise<void> {
+  start(): void {
     this.listen();
+    void this.insertStored(undefined);
+  }
+
+  /** Insert the newest stored lines that are not shown yet behind a line, or first; returns how many there were. */
+  private async insertStored(behind: LogLine | undefined): Promise<number> {
+    const stored: LogLine[] = [];
     try {
-      const before: LogLine[] = [];
-      await readPage({ method: "POST", path: "/v1/logs/query", body: stored }, this.control.signal, (lines) => before.push(...lines));
-      const fresh = before.reverse().filter((line) => !this.known.has(line.id));
-      for (const line of fresh) this.known.add(line.id);
-      this.lines = [...fresh, ...this.lines];
-      this.show();
+      await readPage({ method: "POST", path: "/v1/logs/query", body: this.newest }, this.control.signal, (lines) => stored.push(...lines));
     } catch {
-      // the tail itself says what is wrong
+      return 0; // the tail itself says what is wrong
     }
+    const fresh = stored.reverse().filter((line) => !this.known.has(line.id));
+    for (const line of fresh) this.known.add(line.id);
+    this.lines.splice(behind === undefined ? 0 : this.lines.indexOf(behind) + 1, 0, ...fresh);
+    this.show();
+    return fresh.length;
+  }
+
+  /** Take lines that the platform had dropped from those that it has stored; what is not among these is missed. */
+  private async fill(gap: number | null): Promise<void> {
+    const found = await this.insertStored(this.lines.at(-1));
+    this.missed = this.missed === null || gap === null ? null : this.missed + Math.max(0, gap - found);
+    this.show();
   }
 
   close(): void {
@@ -259,8 +274,8 @@ class Follower {
           soon();
         },
         gap: (data) => {
-          const gap = JSON.parse(data) as { lines: number | null };
-          this.missed = this.missed === null || gap.lines === null ? null : this.missed + gap.lines;
+          this.state = "open";
+          void this.fill((JSON.parse(data) as { lines: number | null }).lines);
           soon();
         },
       },

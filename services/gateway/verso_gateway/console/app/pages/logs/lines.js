@@ -126,9 +126,10 @@ export function useTail(request, stored, paused) {
         if (key === null || request === null)
             return undefined;
         const control = new AbortController();
-        const follower = new Follower(key, control, () => held.current, setShown);
+        const newest = { ...stored, order: "newest", limit: LIVE_BEFORE };
+        const follower = new Follower(key, newest, control, () => held.current, setShown);
         flush.current = () => follower.show();
-        void follower.start({ ...stored, order: "newest", limit: LIVE_BEFORE });
+        follower.start();
         return () => {
             control.abort();
             follower.close();
@@ -146,6 +147,7 @@ function emptyTail() {
 /** One connection to the live tail; what comes within a frame is shown together. */
 class Follower {
     url;
+    newest;
     control;
     paused;
     update;
@@ -157,26 +159,38 @@ class Follower {
     problem;
     end = () => { };
     frame = 0;
-    constructor(url, control, paused, update) {
+    constructor(url, newest, control, paused, update) {
         this.url = url;
+        this.newest = newest;
         this.control = control;
         this.paused = paused;
         this.update = update;
     }
-    async start(stored) {
+    start() {
         this.listen();
+        void this.insertStored(undefined);
+    }
+    /** Insert the newest stored lines that are not shown yet behind a line, or first; returns how many there were. */
+    async insertStored(behind) {
+        const stored = [];
         try {
-            const before = [];
-            await readPage({ method: "POST", path: "/v1/logs/query", body: stored }, this.control.signal, (lines) => before.push(...lines));
-            const fresh = before.reverse().filter((line) => !this.known.has(line.id));
-            for (const line of fresh)
-                this.known.add(line.id);
-            this.lines = [...fresh, ...this.lines];
-            this.show();
+            await readPage({ method: "POST", path: "/v1/logs/query", body: this.newest }, this.control.signal, (lines) => stored.push(...lines));
         }
         catch {
-            // the tail itself says what is wrong
+            return 0; // the tail itself says what is wrong
         }
+        const fresh = stored.reverse().filter((line) => !this.known.has(line.id));
+        for (const line of fresh)
+            this.known.add(line.id);
+        this.lines.splice(behind === undefined ? 0 : this.lines.indexOf(behind) + 1, 0, ...fresh);
+        this.show();
+        return fresh.length;
+    }
+    /** Take lines that the platform had dropped from those that it has stored; what is not among these is missed. */
+    async fill(gap) {
+        const found = await this.insertStored(this.lines.at(-1));
+        this.missed = this.missed === null || gap === null ? null : this.missed + Math.max(0, gap - found);
+        this.show();
     }
     close() {
         this.end();
@@ -200,8 +214,8 @@ class Follower {
                     soon();
                 },
                 gap: (data) => {
-                    const gap = JSON.parse(data);
-                    this.missed = this.missed === null || gap.lines === null ? null : this.missed + gap.lines;
+                    this.state = "open";
+                    void this.fill(JSON.parse(data).lines);
                     soon();
                 },
             },
