@@ -134,7 +134,7 @@ class WorkerSettings(BrokerSettings, BaseSettings):
         default=1.0,
         ge=0,
         le=1,
-        description="share of a canary's short reads that the stable version runs as well",
+        description="share of a canary's short reads, and ingests, that the stable version runs",
     )
     canary_differ: float = Field(
         default=0.5,

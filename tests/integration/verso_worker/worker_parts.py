@@ -20,10 +20,12 @@ from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline
+from verso_worker.rules.ports.models import Models
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
@@ -40,12 +42,20 @@ BUCKETS = 16
 
 
 def make_pipeline(
-    artifacts: ArtifactStore, vectors: EdgeVectors, ledger: Ledger, **others: Any
+    artifacts: ArtifactStore,
+    vectors: EdgeVectors,
+    ledger: Ledger,
+    *,
+    serving: Models | None = None,
+    **others: Any,
 ) -> Pipeline:
-    """Return a pipeline over real stores, of a models folder that is empty."""
+    """Return a pipeline over real stores, of a models folder that is empty.
+
+    ``serving``: the artifacts as some jobs see them; None as all others do.
+    """
     models = artifacts._run
     return Pipeline(
-        artifacts,
+        artifacts if serving is None else serving,
         vectors,
         ledger.documents,
         logs=ledger.logs,
@@ -63,7 +73,14 @@ def make_pipeline(
 class Bench:
     """The dispatcher, and what a gateway would do around it."""
 
-    def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipeline: Pipeline,
+        vectors: EdgeVectors,
+        *,
+        canary: ArtifactCanary | None = None,
+    ) -> None:
         self.ledger = ledger
         self.pipeline = pipeline
         self.vectors = vectors
@@ -78,6 +95,7 @@ class Bench:
             Metrics(CollectorRegistry()),
             verify_delay_s=0.0,
             raw_text_retention_s=0.0,
+            canary=canary,
         )
         self.dispatcher = Dispatcher(
             ledger,

@@ -226,6 +226,7 @@ class Executor:
                 _log.warning("%s runs without the canary: %s", work.kind, type(error).__name__)
             else:
                 canary.passed()
+                canary.compare_coding(work, trial, self._pipeline, job=job_id)
                 return outcome
         return self._pipeline.run(work, seq=seq, on_progress=reporter, on_part=on_part)
 

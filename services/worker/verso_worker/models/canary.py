@@ -45,6 +45,9 @@ NOT_ITS_FAULT = (
 )  # fmt: skip
 """Errors that are never blamed on a canary: the caller's, or those of a store."""
 
+CODED_CHUNKS = 8
+"""Chunks of an ingest's slice that both versions code once more, to be compared."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -138,6 +141,37 @@ class ArtifactCanary:
                 trial, canary_s=pair.canary_s, stable_s=pair.stable_s, texts=len(work.accepted)
             )
         return outcome
+
+    def compare_coding(
+        self, work: AnySlice, canary: Pipeline, stable: Pipeline, *, job: str
+    ) -> None:
+        """Compare how long the canary and the stable artifact take to code some texts of an ingest.
+
+        A record is read by the artifact that wrote it, whichever serves: how slow a canary's
+        decoder is shows only in what it codes, as each payload is decoded before it is kept. An
+        error is logged only: the slice itself has succeeded.
+
+        Args:
+            work: the slice, which the canary has executed.
+            canary: the canary's pipeline.
+            stable: the stable artifact's.
+            job: the job's id.
+        """
+        trial = self._trial()
+        if self._comparisons is None or trial is None or work.kind is not Kind.INGEST:
+            return
+        try:
+            _, pair = self._comparisons.run(
+                partial(canary.code, work, most=CODED_CHUNKS),
+                partial(stable.code, work, most=CODED_CHUNKS),
+                job=job,
+            )
+        except Exception as error:  # noqa: BLE001  # the slice itself has succeeded
+            _log.warning("the canary's coding is not compared: %s", type(error).__name__)
+            return
+        if pair is not None:
+            seconds = {"canary_s": pair.canary_s, "stable_s": pair.stable_s}
+            self._comparisons.add_seconds(trial, **seconds, texts=pair.canary)
 
     def read_back(self, count: int) -> None:
         """Count records of the canary that read back."""

@@ -19,7 +19,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -221,6 +221,26 @@ class Ingest:
             chunks, stored, precision=space, slot=slot, key=key, policy=policy
         )
         return stored, records
+
+    def code(
+        self, work: Slice[IngestParams, IngestItem], collection: Collection, *, most: int
+    ) -> int:
+        """Encode and code a slice's first chunks as an ingest does, and store nothing.
+
+        Args:
+            work: the slice.
+            collection: the collection, of whose codecs the payloads are.
+            most: how many chunks are coded at the most.
+
+        Returns:
+            How many were.
+        """
+        model = self.models.writing(collection)
+        texts = (item.text for item in work.accepted.values())
+        chunks = list(islice((chunk for text in texts for chunk in model.cutter.cut(text)), most))
+        if chunks:
+            self._code(chunks, collection, model, slot=0, policy=collection.codec_policy)
+        return len(chunks)
 
     def _put(
         self,

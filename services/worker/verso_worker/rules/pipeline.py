@@ -148,6 +148,18 @@ class Pipeline:
             return self._lines.ingest.verify(work, collection, seq=seq)
         return self._records.ingest.verify(work, collection, seq=seq)
 
+    def code(self, work: Slice[Any, Any], *, most: int) -> int:
+        """Encode and code the first chunks of an ingest's slice, and store nothing.
+
+        Returns:
+            How many chunks were coded, at most ``most``.
+
+        Raises:
+            VersoError: they could not be.
+        """
+        collection = collection_named(self._documents, work.params.collection)
+        return self._records.ingest.code(work, collection, most=most)
+
     def collect(self, collection: str, document: str, entry: bytes) -> None:
         """Remove the points of an entry that was replaced or deleted, except those still in use.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
-from verso_core.jobs import AnySlice
-from verso_worker.models.canary import run_job, verdict
+from verso_core.jobs import AnySlice, IngestItem, IngestParams, Kind, Slice
+from verso_worker.metrics import Metrics
+from verso_worker.models.canary import CODED_CHUNKS, ArtifactCanary, run_job, verdict
 from verso_worker.models.comparison import Comparisons, Pair
 
 BROKEN = EngineUnavailable("head kinds failed on an input")
@@ -84,3 +86,54 @@ def test_two_failures_may_be_chance_and_a_small_share_as_well() -> None:
     assert verdict(0, 2, BROKEN) is None
     assert verdict(1000, 3, BROKEN) is None
     assert verdict(50, 3, BROKEN) == "3 of 53 slices failed, the last with engine_unavailable"
+
+
+class Coding:
+    """A pipeline that codes, or fails to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.asked: list[int] = []
+
+    def code(self, _work: AnySlice, *, most: int) -> int:
+        self.asked.append(most)
+        if self._error is not None:
+            raise self._error
+        return 1
+
+
+class Sums:
+    """The sums of all workers, which keep nothing."""
+
+    def add(self, trial: str, counts: Mapping[str, int]) -> None:
+        """Take sums."""
+
+    def counts(self, trial: str) -> dict[str, int]:
+        del trial
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("canary", "stable", "pairs"),
+    [(None, None, 1), (BROKEN, None, 0), (None, BROKEN, 0), (ValueError("a fault"), None, 0)],
+)
+def test_an_ingest_that_succeeded_stands_whatever_the_comparison_meets(
+    canary: Exception | None, stable: Exception | None, pairs: int
+) -> None:
+    seen: list[tuple[float, float]] = []
+    comparisons = Comparisons(Sums(), on_pair=lambda *both: seen.append(both))
+    none = cast(Any, None)  # nothing is served or withdrawn
+    trials = ArtifactCanary(
+        none,
+        Metrics(CollectorRegistry()),
+        make=none,
+        withdraw=none,
+        comparisons=comparisons,
+        trial=lambda: "t",
+    )
+    both = Coding(canary), Coding(stable)
+    work = Slice(Kind.INGEST, IngestParams(collection="c"), (IngestItem(id="a", text=b"a"),))
+    for job in "abcd":  # in either order
+        trials.compare_coding(work, cast(Any, both[0]), cast(Any, both[1]), job=job)
+    assert len(seen) == 4 * pairs
+    assert both[0].asked == [CODED_CHUNKS] * 4
