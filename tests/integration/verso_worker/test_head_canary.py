@@ -26,7 +26,9 @@ from verso_worker.models.comparison import UNIT, Comparisons, Margins
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.classify import Classify, Learned
+from verso_worker.rules.classification.classify import Classify
+from verso_worker.rules.classification.feedback import Feedback, Learned
+from verso_worker.rules.classification.subjects import SubjectReader
 from verso_worker.rules.ports.models import StableRun
 
 DATA = Path(__file__).parents[2] / "data"
@@ -128,7 +130,9 @@ class Place:
             comparisons=comparisons,
         )
         none = cast(Any, None)  # texts need no stores
-        self._classify = Classify(none, none, self.heads, none, Learned(Labels()))
+        learned = Learned(Labels())
+        self._classify = Classify(SubjectReader(none, none, none), self.heads, learned)
+        self._feedback = Feedback(self.heads, learned)
 
     def classified(self, *, job: str = "a" * 32) -> list[Classification]:
         """Classify the lines, and return what the caller is told."""
@@ -153,7 +157,7 @@ class Place:
         ) -> Result[Classified]:
             return self._classify.run(asked, None, job=job, timings=Timings())
 
-        taken = self._classify.judge(work, None, classify=classify)
+        taken = self._feedback.run(work, None, classify=classify)
         assert {one.channel for one in taken.items if isinstance(one, FeedbackTaken)} == {"stable"}
 
 

@@ -18,7 +18,7 @@ from verso_training.artifact.graphs import EncoderGraph
 from verso_training.heads.documents import Document
 from verso_worker.records import outputs
 from verso_worker.records.artifact import cutter
-from verso_worker.rules.classify import read_chunks
+from verso_worker.rules.classification.subjects import read_chunks
 from verso_worker.stores.bm25 import Bm25
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 from verso_worker.records.cache import Cache
 from verso_worker.rules.answer import Answer
-from verso_worker.rules.classify import Classify, Learned
+from verso_worker.rules.classification.classify import Classify
+from verso_worker.rules.classification.feedback import Feedback, Learned
+from verso_worker.rules.classification.subjects import SubjectReader
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
@@ -42,6 +44,7 @@ class DocumentRules:
     ingest: Ingest
     search: Search
     classify: Classify
+    feedback: Feedback
     answer: Answer
     score: Score
     reconstruct: Reconstruct
@@ -73,6 +76,7 @@ class DocumentRules:
         reader = Reader(models, vectors, documents)
         cached = replace(reader, cache=cache)
         score = Score(heads)
+        learned = Learned(feedback)
         search = Search(models, vectors, cached, lexicon, score)
         return cls(
             reader=reader,
@@ -86,7 +90,8 @@ class DocumentRules:
                 Generations(models, tables),
             ),
             search=search,
-            classify=Classify(vectors, cached, heads, lexicon, Learned(feedback)),
+            classify=Classify(SubjectReader(vectors, cached, lexicon), heads, learned),
+            feedback=Feedback(heads, learned),
             answer=Answer(cached, search, heads),
             score=score,
             reconstruct=Reconstruct(models, vectors, cached),

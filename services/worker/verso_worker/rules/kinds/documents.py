@@ -11,7 +11,7 @@ from verso_core.jobs.heads.answer import Answered, AnswerItem, AnswerParams
 from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
 from verso_worker.rules.answer import Find
-from verso_worker.rules.classify import Classify
+from verso_worker.rules.classification.feedback import Feedback
 from verso_worker.rules.kinds.call import Call, CollectionRule, reading, reporting, timed
 from verso_worker.rules.kinds.composition import DocumentRules
 from verso_worker.rules.kinds.heads import HeadJobs, HeadRule
@@ -25,7 +25,7 @@ def document_table(rules: DocumentRules, jobs: HeadJobs) -> dict[Kind, Collectio
         Kind.DELETE: partial(_delete, rules),
         Kind.SEARCH: jobs.search(rules.search.run),
         Kind.CLASSIFY: jobs.classify(rules.classify.run),
-        Kind.FEEDBACK: feedback(rules.classify, rules.classify.run),
+        Kind.FEEDBACK: feedback(rules.feedback, rules.classify.run),
         Kind.ANSWER: jobs.answer(partial(answered, rules)),
         Kind.RECONSTRUCT: timed(rules.reconstruct.run),
         Kind.RECORDS: timed(rules.describe.run),
@@ -40,7 +40,7 @@ def document_table(rules: DocumentRules, jobs: HeadJobs) -> dict[Kind, Collectio
     }
 
 
-def feedback(rules: Classify, classify: HeadRule) -> CollectionRule:
+def feedback(rule: Feedback, classify: HeadRule) -> CollectionRule:
     """Return the rule of feedback; ``classify`` says what heads say of its items."""
 
     def run(
@@ -49,7 +49,7 @@ def feedback(rules: Classify, classify: HeadRule) -> CollectionRule:
         def classified(asked: Any, job: str | None) -> Result[Any]:
             return classify(asked, collection, job=job, timings=call.timings)
 
-        return SliceOutcome(rules.judge(work, collection, classify=classified))
+        return SliceOutcome(rule.run(work, collection, classify=classified))
 
     return run
 

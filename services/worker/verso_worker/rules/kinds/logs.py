@@ -34,7 +34,7 @@ def log_table(
         Kind.DELETE: partial(_delete, lines),
         Kind.SEARCH: jobs.search(lines.search),
         Kind.CLASSIFY: jobs.classify(lines.classify),
-        Kind.FEEDBACK: feedback(records.classify, lines.classify),
+        Kind.FEEDBACK: feedback(records.feedback, lines.classify),
         Kind.ANSWER: jobs.answer(partial(_answered, lines, records)),
         Kind.RECONSTRUCT: timed(lines.reconstruct),
         Kind.CLUSTER: reporting(lines.cluster),

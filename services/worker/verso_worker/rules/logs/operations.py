@@ -57,7 +57,7 @@ from verso_core.jobs.search import Explanation, Hit, Hits
 from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_worker.records import fusion
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.classify import Classify
+from verso_worker.rules.classification.classify import Classify
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.logs.blocks import Blocks

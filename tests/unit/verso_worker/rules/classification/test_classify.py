@@ -19,7 +19,8 @@ from verso_core.record import Codec, Entry, Record, point_ids
 from verso_core.registry import Channel
 from verso_worker.records.outputs import Classified, Document, Timings
 from verso_worker.records.space import Space, Stored, Vector
-from verso_worker.rules.classify import Classify
+from verso_worker.rules.classification.classify import Classify
+from verso_worker.rules.classification.subjects import SubjectReader
 from verso_worker.rules.ports.models import ServedHead
 
 DIM, SCALE = 8, 50.0
@@ -98,10 +99,12 @@ def scored(engine: Summing, where: Collection | None) -> list[float]:
         rounded = Space.of(where).round(ENCODED)
         kept = dict(zip(point_ids(where.name, "d", entry), rounded, strict=True))
     classify = Classify(
-        vectors=cast(Any, SimpleNamespace(get=lambda _, ids: {one: kept[one] for one in ids})),
-        reader=cast(Any, SimpleNamespace(live=lambda _, ids: dict.fromkeys(ids, entry))),
+        SubjectReader(
+            vectors=cast(Any, SimpleNamespace(get=lambda _, ids: {one: kept[one] for one in ids})),
+            reader=cast(Any, SimpleNamespace(live=lambda _, ids: dict.fromkeys(ids, entry))),
+            lexicon=cast(Any, None),
+        ),
         heads=cast(Any, SimpleNamespace(get=lambda *_, **__: engine.served)),
-        lexicon=cast(Any, None),
         learned=cast(Any, SimpleNamespace(head=lambda head: head)),
     )
     params = ClassifyParams(heads=("sums", "the same again"), top_k=len(LABELS), chunk=Portion.MEAN)

@@ -8,7 +8,7 @@ from tests.integration.verso_worker.worker_parts import ARTIFACT
 from verso_core.heads import SignalName
 from verso_training.heads import signals
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.classify import decoder_signals
+from verso_worker.rules.classification.decoder_signals import decoder_signals
 
 TEXTS = (
     "2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
