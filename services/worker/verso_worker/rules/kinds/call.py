@@ -56,6 +56,11 @@ def reading(rule: Callable[[Any, Collection], Result[Any]]) -> CollectionRule:
     return lambda work, collection, _: SliceOutcome(rule(work, collection))
 
 
+def viewing(rule: Callable[[Collection, Any], Any]) -> CollectionRule:
+    """Return a rule whose one result follows from the params, as tables hold it."""
+    return lambda work, collection, _: SliceOutcome(Result([rule(collection, work.params)]))
+
+
 def timed(rule: TimedRule) -> CollectionRule:
     """Return a rule that adds to the timings of its slice, as tables hold it."""
     return lambda work, collection, call: SliceOutcome(rule(work, collection, timings=call.timings))

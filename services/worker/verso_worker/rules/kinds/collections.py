@@ -57,7 +57,7 @@ class CollectionKinds:
         collection = collection_named(self.documents, name)
         found = self.rules.collections.stats(collection, name=name)
         if collection.kind is CollectionKind.LOGS:
-            found = self.lines.operations.statistics(collection, found)
+            found = self.lines.maintenance.statistics(collection, found)
         return SliceOutcome(Result([found]))
 
     def _migrate(self, work: Slice[MigrateParams, MigrateItem], _: Call) -> SliceOutcome:
@@ -86,7 +86,7 @@ class CollectionKinds:
             found = self.rules.scrub.run(collection, item)
             if collection.kind is CollectionKind.LOGS:
                 self.lines.kernels.wait()
-                found = self.lines.operations.scrub(collection, item, found)
+                found = self.lines.maintenance.scrub(collection, item, found)
         except CollectionUnknown:
             if name in self.documents.collections():
                 raise  # it was not deleted: the vector store has lost it

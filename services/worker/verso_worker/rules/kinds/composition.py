@@ -15,14 +15,29 @@ from verso_worker.rules.fit import Fit
 from verso_worker.rules.generations import Generations
 from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.ingest import Coded, Ingest
+from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
+from verso_worker.rules.logs.counting import LineCounts
+from verso_worker.rules.logs.grouping import LogCluster, LogProjection
 from verso_worker.rules.logs.ingest import LogIngest
+from verso_worker.rules.logs.joined.changes import JoinedChanges
+from verso_worker.rules.logs.joined.maintenance import JoinedMaintenance
+from verso_worker.rules.logs.joined.search import JoinedSearch
+from verso_worker.rules.logs.joined.texts import JoinedTexts
+from verso_worker.rules.logs.joined.views import JoinedCluster, JoinedCounts, JoinedRows
 from verso_worker.rules.logs.kernels import Kernels
+from verso_worker.rules.logs.labelled import LineRows
+from verso_worker.rules.logs.listing import LineList
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.migrating import LogMigration
-from verso_worker.rules.logs.operations import Beside, LogOperations
+from verso_worker.rules.logs.query.lines import LineQuery
+from verso_worker.rules.logs.query.pieces import Pieces
+from verso_worker.rules.logs.query.statements import StatementList
+from verso_worker.rules.logs.query.summaries import Summaries
+from verso_worker.rules.logs.query.volume import LineVolume
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
+from verso_worker.rules.logs.search import LogSearch
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.orphans import OrphanCollector
@@ -105,13 +120,27 @@ class DocumentRules:
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
-    """The rules of log collections; ``kernels`` are loaded before any other is used."""
+    """The rules of log collections; ``kernels`` are loaded before any other is used.
+
+    Those that begin with *Joined* are of lines and of the records beside them, the others of lines.
+    """
 
     kernels: Kernels
     management: LogManagement
     ingest: LogIngest
-    operations: LogOperations
     migration: LogMigration
+    query: LineQuery
+    lines: LineList
+    volume: LineVolume
+    statements: StatementList
+    projection: LogProjection
+    search: JoinedSearch
+    texts: JoinedTexts
+    changes: JoinedChanges
+    counts: JoinedCounts
+    cluster: JoinedCluster
+    rows: JoinedRows
+    maintenance: JoinedMaintenance
 
     @classmethod
     def of(
@@ -125,31 +154,29 @@ class LogRules:
     ) -> LogRules:
         """Compose the rules; ``records`` are those of what a log collection holds beside lines."""
         store = LogStore(logs)
-        lines = LineReader(store, records.reader)
-        management = LogManagement(store, lines)
+        reader, blocks = LineReader(store, records.reader), Blocks(store)
+        summaries = Summaries(blocks)
+        management = LogManagement(store, reader)
+        search = LogSearch(models, store, lexicon, reader, blocks)
+        query = LineQuery(store, reader, blocks, search)
+        matching = records.matching
         return cls(
             kernels=Kernels(),
             management=management,
             ingest=LogIngest(models, store, records.reader, records.ingest, management),
-            operations=LogOperations(
-                models,
-                documents,
-                store,
-                lines,
-                lexicon=lexicon,
-                management=management,
-                scrub=LogScrub(store, management),
-                beside=Beside(
-                    records.reader,
-                    records.search,
-                    records.matching,
-                    records.classify,
-                    records.cluster,
-                    records.rows,
-                    records.reconstruct,
-                ),
-            ),
             migration=LogMigration(store),
+            query=query,
+            lines=LineList(store, reader, query, matching),
+            volume=LineVolume(store, Pieces(reader, blocks, summaries)),
+            statements=StatementList(store, blocks, summaries),
+            projection=LogProjection(store, blocks),
+            search=JoinedSearch(search, records.search, documents),
+            texts=JoinedTexts(reader, records.classify, records.reconstruct),
+            changes=JoinedChanges(management, matching, records.reader),
+            counts=JoinedCounts(LineCounts(store, reader), matching),
+            cluster=JoinedCluster(LogCluster(store, blocks), records.cluster, documents),
+            rows=JoinedRows(LineRows(models, store), records.rows),
+            maintenance=JoinedMaintenance(management, LogScrub(store, management)),
         )
 
 

@@ -9,11 +9,12 @@ from verso_core.jobs.documents import DeleteMatchingParams, PartItem, UpdateItem
 from verso_core.jobs.heads.answer import Answered, AnswerItem, AnswerParams
 from verso_core.jobs.ingest import DeleteItem, DeleteParams
 from verso_core.jobs.lines import IngestLinesParams, LinesItem
-from verso_worker.rules.kinds.call import Call, CollectionRule, reading, reporting, timed
+from verso_worker.rules.kinds.call import Call, CollectionRule, reading, reporting, timed, viewing
 from verso_worker.rules.kinds.composition import DocumentRules, LogRules
 from verso_worker.rules.kinds.documents import answered, feedback
 from verso_worker.rules.kinds.heads import HeadJobs
-from verso_worker.rules.logs.operations import LogOperations
+from verso_worker.rules.logs.joined.changes import JoinedChanges
+from verso_worker.rules.logs.joined.search import JoinedSearch
 from verso_worker.rules.ports.outcome import SliceOutcome
 
 
@@ -24,27 +25,27 @@ def log_table(
 
     A kind that is not there runs by the rule of documents: it concerns the records beside lines.
     """
-    lines = rules.operations
+    texts, changes, counts = rules.texts, rules.changes, rules.counts
     return {
         Kind.INGEST_LINES: partial(_ingest, rules),
-        Kind.LINES: reading(lines.lines),
-        Kind.VOLUME: reading(lines.volume),
-        Kind.LABELS: reading(lines.labels),
-        Kind.STATEMENTS: reading(lines.statements),
-        Kind.DELETE: partial(_delete, lines),
-        Kind.SEARCH: jobs.search(lines.search),
-        Kind.CLASSIFY: jobs.classify(lines.classify),
-        Kind.FEEDBACK: feedback(records.feedback, lines.classify),
-        Kind.ANSWER: jobs.answer(partial(_answered, lines, records)),
-        Kind.RECONSTRUCT: timed(lines.reconstruct),
-        Kind.CLUSTER: reporting(lines.cluster),
-        Kind.PROJECT: reporting(lines.project),
-        Kind.ROWS: reading(lines.rows),
-        Kind.LIST: reading(lines.page),
-        Kind.COUNT: reporting(lines.count),
-        Kind.FACETS: reporting(lines.facets),
-        Kind.UPDATE: partial(_update, lines),
-        Kind.DELETE_MATCHING: partial(_delete_matching, lines),
+        Kind.LINES: reading(rules.query.run),
+        Kind.VOLUME: viewing(rules.volume.volume),
+        Kind.LABELS: viewing(rules.volume.labels),
+        Kind.STATEMENTS: viewing(rules.statements.run),
+        Kind.DELETE: partial(_delete, changes),
+        Kind.SEARCH: jobs.search(rules.search.run),
+        Kind.CLASSIFY: jobs.classify(texts.classify),
+        Kind.FEEDBACK: feedback(records.feedback, texts.classify),
+        Kind.ANSWER: jobs.answer(partial(_answered, rules.search, records)),
+        Kind.RECONSTRUCT: timed(texts.reconstruct),
+        Kind.CLUSTER: reporting(rules.cluster.run),
+        Kind.PROJECT: viewing(rules.projection.run),
+        Kind.ROWS: reading(rules.rows.run),
+        Kind.LIST: reading(rules.lines.page),
+        Kind.COUNT: reporting(counts.count),
+        Kind.FACETS: reporting(counts.facets),
+        Kind.UPDATE: partial(_update, changes),
+        Kind.DELETE_MATCHING: partial(_delete_matching, changes),
     }
 
 
@@ -58,7 +59,7 @@ def _ingest(
 
 
 def _answered(
-    lines: LogOperations,
+    search: JoinedSearch,
     records: DocumentRules,
     work: Slice[AnswerParams, AnswerItem],
     collection: Collection,
@@ -71,29 +72,29 @@ def _answered(
         mode=collection.search,
         filter=work.params.filter,
     )
-    find = partial(lines.find, collection, asked=asked, timings=call.timings)
+    find = partial(search.find, collection, asked=asked, timings=call.timings)
     return answered(records, work, collection, job, call, find)
 
 
 def _delete(
-    lines: LogOperations, work: Slice[DeleteParams, DeleteItem], collection: Collection, _: Call
+    changes: JoinedChanges, work: Slice[DeleteParams, DeleteItem], collection: Collection, _: Call
 ) -> SliceOutcome:
-    return lines.delete(work, collection)
+    return changes.delete(work, collection)
 
 
 def _update(
-    lines: LogOperations,
+    changes: JoinedChanges,
     work: Slice[UpdateParams, UpdateItem],
     collection: Collection,
     call: Call,
 ) -> SliceOutcome:
-    return lines.update(work, collection, seq=call.seq)
+    return changes.update(work, collection, seq=call.seq)
 
 
 def _delete_matching(
-    lines: LogOperations,
+    changes: JoinedChanges,
     work: Slice[DeleteMatchingParams, PartItem],
     collection: Collection,
     call: Call,
 ) -> SliceOutcome:
-    return lines.delete_matching(work, collection, seq=call.seq, on_progress=call.on_progress)
+    return changes.delete_matching(work, collection, seq=call.seq, on_progress=call.on_progress)
