@@ -53,7 +53,7 @@ def make_pipeline(
 
     ``serving``: the artifacts as some jobs see them; None as all others do.
     """
-    models = artifacts._run
+    models = artifacts._launcher.run
     return Pipeline(
         artifacts if serving is None else serving,
         vectors,

@@ -16,95 +16,31 @@ when the first of their records is read. A swap interrupts no call:
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import logging
-import os
-import shutil
-import socket
-import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from verso_codecs.ngram import NgramTables
-from verso_core import files
-from verso_core.errors import (
-    ArtifactInvalid,
-    DiskFull,
-    EngineUnavailable,
-    ModelUnknown,
-    VersoError,
-)
+from verso_core.errors import ArtifactInvalid, EngineUnavailable, ModelUnknown
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import artifact_of
-from verso_core.manifest import (
-    CODEC_FILES,
-    MANIFEST_NAME,
-    OPTIONAL_CODEC_FILES,
-    Artifact,
-    load,
-    read,
-)
+from verso_core.manifest import Artifact, load
 from verso_core.record import Codec
 from verso_core.registry import Channel, channel_of
-from verso_core.supervise import Process
-from verso_worker.engine.batching import BATCH_ROWS, ENCODE_BUDGET
-from verso_worker.engine.operations import EngineClient
-from verso_worker.ipc.child import make_child
 from verso_worker.metrics import KEPT, Running
+from verso_worker.models.channels import Served, WithCanary
+from verso_worker.models.copies import ArtifactCopies
+from verso_worker.models.engines import EngineLauncher, RunningEngine
 from verso_worker.models.tables import TableCache
 from verso_worker.records import generation
-from verso_worker.records.artifact import MixtureCodec, NgramCodec, byte_codecs, cutter
-from verso_worker.records.recorder import Recorder
+from verso_worker.records.artifact import MixtureCodec, NgramCodec
 from verso_worker.rules.ports.models import Model, Models
 
 IDLE_S = 20.0
 """An engine that is not served is stopped after so many seconds without a call or a request."""
-
-_READY_TIMEOUT_S = 120.0
-_HANG_S = 120.0
-_log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Running:
-    """An artifact with its engine process."""
-
-    artifact: str
-    model: Model
-    child: Process
-    client: EngineClient
-    precision: str
-    asked: float = field(default_factory=time.monotonic)
-
-    @property
-    def idle_s(self) -> float:
-        """Seconds since the model was last requested or its engine called."""
-        return min(self.client.idle_s, time.monotonic() - self.asked)
-
-    def end(self) -> None:
-        """Stop the engine; running calls are finished first."""
-        self.child.stop()
-        self.client.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """The codecs that the channels serve, and those that serve by their artifacts' names."""
-
-    stable: str
-    canary: str | None = None
-    share: float = 0.0
-    by_name: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def codecs(self) -> frozenset[str]:
-        """The codecs whose engines run on."""
-        return frozenset({self.stable, self.canary or self.stable, *self.by_name.values()})
 
 
 class ArtifactStore:
@@ -131,29 +67,20 @@ class ArtifactStore:
         idle_s: float = IDLE_S,
         tables: TableCache | None = None,
     ) -> None:
-        self._keep = keep
-        self._run = run
-        self._threads = threads
-        self._device = device
-        self._precision = precision
+        self._copies = ArtifactCopies(keep)
+        self._launcher = EngineLauncher(run, threads, device, precision)
         self._idle_s = idle_s
         self._tables = tables
         self._lock = threading.Lock()
         self._starts: dict[str, threading.Lock] = {}
-        self._numbers = itertools.count()
-        self._running: dict[str, _Running] = {}
-        self._served: _Served | None = None
+        self._running: dict[str, RunningEngine] = {}
+        self._served: Served | None = None
 
     def encoder(self, codec: str) -> dict[str, Any]:
         """Describe how the encoder of an artifact runs; its precision may differ from the asked."""
         with self._lock:
             running = self._running.get(codec)
-        return {
-            "precision": self._precision if running is None else running.precision,
-            "threads": self._threads,
-            "batch_tokens": ENCODE_BUDGET,
-            "batch_rows": BATCH_ROWS,
-        }
+        return self._launcher.encoder(running)
 
     def open(self, folder: Path) -> Model:
         """Load an artifact and make it the current one.
@@ -172,7 +99,7 @@ class ArtifactStore:
             ArtifactInvalid: it is incomplete or altered, or fails its golden samples.
             EngineUnavailable: its engine ended or was not ready in time.
         """
-        artifact = self._kept(load(folder))
+        artifact = self._copies.add(load(folder))
         about = artifact.manifest
         model = self._start(about.codec.id, artifact)
         if model.space != about.space.id:  # records name their codec alone
@@ -211,7 +138,7 @@ class ArtifactStore:
             share: part of all jobs, in [0, 1].
             by_name: codecs of the artifacts that are asked for by name, the stable one among them.
         """
-        served = _Served(stable, canary, share, by_name or {})
+        served = Served(stable, canary, share, by_name or {})
         with self._lock:
             for codec in served.codecs:
                 if codec not in self._running:
@@ -227,7 +154,7 @@ class ArtifactStore:
         served = self._now()
         if served.canary is None or channel_of(job_id, served.share) is Channel.STABLE:
             return None
-        return _WithCanary(self, served.canary)
+        return WithCanary(self, served.canary)
 
     def writing(self, collection: Collection) -> Model:
         """Return the artifact that writes into a collection.
@@ -273,12 +200,7 @@ class ArtifactStore:
 
     def codec_bytes(self, codec: str) -> int:
         """Return the size of the files that a codec decodes with; 0 where they are not kept."""
-        try:
-            listed = read(self._find(codec)).files
-        except (ArtifactInvalid, EngineUnavailable):
-            return 0
-        names = (*CODEC_FILES, *OPTIONAL_CODEC_FILES)
-        return sum(listed[name].size_bytes for name in names if name in listed)
+        return self._copies.codec_bytes(codec)
 
     def folder(self, codec: str) -> Path:
         """Return the folder of the artifact with a codec id.
@@ -286,7 +208,7 @@ class ArtifactStore:
         Raises:
             EngineUnavailable: no artifact with this codec is kept here.
         """
-        return self._find(codec)
+        return self._copies.folder(codec)
 
     def running(self) -> tuple[str, ...]:
         """Return the codecs whose engines run."""
@@ -299,7 +221,10 @@ class ArtifactStore:
             served, found = self._served, dict(self._running)
         return {
             codec: Running(
-                running.artifact, _channel(codec, served), running.child.pid, running.child.restarts
+                running.artifact,
+                KEPT if served is None else served.channel(codec),
+                running.child.pid,
+                running.child.restarts,
             )
             for codec, running in found.items()
         }
@@ -356,49 +281,10 @@ class ArtifactStore:
         codecs = {**model.recorder.codecs, Codec.MIXTURE: codec}
         return replace(model, codec=name, recorder=replace(model.recorder, codecs=codecs))
 
-    def _now(self) -> _Served:
+    def _now(self) -> Served:
         if self._served is None:
             raise EngineUnavailable("no artifact has been opened yet")
         return self._served
-
-    def _find(self, codec: str) -> Path:
-        for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
-            try:
-                found = read(path.parent)
-            except ArtifactInvalid as error:  # the file scrub reports it
-                _log.error("%s skipped: %s", path, error.detail)
-                continue
-            if found.codec.id == codec:
-                return path.parent
-        raise EngineUnavailable(f"no artifact with codec {codec} is kept here")
-
-    def _kept(self, artifact: Artifact) -> Artifact:
-        """Copy an artifact into the data folder, whole or not at all, and return the copy.
-
-        An existing copy is used, unless it is damaged: then it is replaced.
-        """
-        kept = self._keep / artifact.id
-        draft = self._keep / f".{artifact.id}.{socket.gethostname()}.{os.getpid()}"
-        if kept.is_dir():
-            try:
-                return load(kept)
-            except ArtifactInvalid as error:
-                _log.error("damaged copy of an artifact is replaced: %s", error.detail)
-            shutil.rmtree(draft, ignore_errors=True)
-            with contextlib.suppress(FileNotFoundError):  # another worker has moved it
-                kept.rename(draft)
-        shutil.rmtree(draft, ignore_errors=True)
-        try:
-            _copy(artifact, draft)
-        except OSError as exc:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise DiskFull(f"{self._keep}: an artifact cannot be written: {exc.strerror}") from exc
-        try:
-            draft.rename(kept)
-        except OSError:
-            # Another worker on the same folder was first; its copy has the same hashes.
-            shutil.rmtree(draft)
-        return load(kept)
 
     def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
         """Start an engine once; calls of running engines do not wait meanwhile."""
@@ -409,79 +295,12 @@ class ArtifactStore:
                 if (running := self._running.get(codec)) is not None:
                     running.asked = time.monotonic()
                     return running.model
-            running = self._launch(artifact or load(self._find(codec)), early=not self._running)
+            running = self._launcher.launch(
+                artifact or load(self._copies.folder(codec)), early=not self._running
+            )
             with self._lock:
                 self._running[codec] = running
             return running.model
-
-    def _launch(self, artifact: Artifact, *, early: bool) -> _Running:
-        """Start an engine; ``early`` if nothing serves meanwhile: see :meth:`await_passed`."""
-        codec = artifact.manifest.codec.id
-        # Numbered, because an ending engine removes its socket while its successor may listen.
-        socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
-        engine = make_child(
-            f"engine-{codec}",
-            [
-                *(sys.executable, "-m", "verso_worker.engine"),
-                *("--socket", str(socket)),
-                *("--artifact", str(artifact.folder)),
-                *("--threads", str(self._threads)),
-                *("--device", self._device),
-                *("--encoder-precision", self._precision),
-                *("--checks", str(self._run / "checks")),
-                *(["--early"] if early else []),
-            ],
-            socket_path=socket,
-            ready_timeout_s=_READY_TIMEOUT_S,
-            hang_s=_HANG_S,
-        )
-        client = EngineClient(socket)
-        engine.launch()
-        try:
-            model = _model(artifact, client)  # its tables are read while the engine starts
-            engine.await_started()
-            precision = str(client.info()["encoder_precision"])
-        except VersoError:
-            engine.stop()
-            raise
-        return _Running(artifact.id, model, engine, client, precision)
-
-
-@dataclass(frozen=True, slots=True)
-class _WithCanary:
-    """The artifacts as a job of the canary's share sees them: it writes with the canary.
-
-    Collections of another space than the canary's are written as usual. Implements
-    :class:`verso_worker.rules.ports.models.Models`.
-    """
-
-    artifacts: ArtifactStore
-    codec: str
-
-    def current(self) -> Model:
-        """Return the canary."""
-        return self.artifacts.get(self.codec)
-
-    def writing(self, collection: Collection) -> Model:
-        """Return the canary, or the usual writer if the collection is of another space."""
-        model = self.current()
-        return model if model.space == collection.space else self.artifacts.writing(collection)
-
-    def named(self, name: str | None) -> Model:
-        """Return the artifact that serves under a name; None is the canary."""
-        return self.current() if name is None else self.artifacts.named(name)
-
-    def get(self, codec: str) -> Model:
-        """Return the artifact with this codec id."""
-        return self.artifacts.get(codec)
-
-    def codec_bytes(self, codec: str) -> int:
-        """Return the size of the files that a codec decodes with."""
-        return self.artifacts.codec_bytes(codec)
-
-    def check_tables(self, codec: str, packed: bytes) -> None:
-        """Read fitted tables as a load does, and decode their golden samples."""
-        self.artifacts.check_tables(codec, packed)
 
 
 def _general(model: Model) -> NgramTables:
@@ -489,32 +308,3 @@ def _general(model: Model) -> NgramTables:
     codec = model.recorder.codecs[Codec.NGRAM]
     assert isinstance(codec, NgramCodec)
     return codec.tables
-
-
-def _channel(codec: str, served: _Served | None) -> str:
-    """Return the channel that an engine serves, or ``kept`` if only old records need it."""
-    if served is not None and codec == served.stable:
-        return Channel.STABLE
-    return Channel.CANARY if served is not None and codec == served.canary else KEPT
-
-
-def _copy(artifact: Artifact, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
-    for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
-        files.write(folder / name, data)
-
-
-def _model(artifact: Artifact, engine: EngineClient) -> Model:
-    manifest, cuts = artifact.manifest, cutter(artifact)
-    return Model(
-        codec=manifest.codec.id,
-        space=manifest.space.id,
-        dim=manifest.space.dim,
-        max_tokens=manifest.space.max_encoder_tokens,
-        pooling=manifest.space.pooling,
-        int8_scale=manifest.space.int8_scale,
-        cutter=cuts,
-        recorder=Recorder(engine, byte_codecs(artifact), cuts),
-        heads=engine,
-    )

@@ -219,17 +219,21 @@ def test_what_an_engine_that_was_ended_wrote_is_read_by_starting_it_again(place:
 
 def test_a_damaged_copy_of_an_artifact_is_made_anew_from_a_sound_one(place: Place) -> None:
     """And one that belongs to no record in question keeps nothing else from being found."""
-    [kept] = place.shelf._keep.iterdir()
+    [kept] = place.shelf._copies.root.iterdir()
     graph = kept / "decoder.onnx"
     sound = graph.read_bytes()
     graph.write_bytes(sound[:5000] + bytes([sound[5000] ^ 1]) + sound[5001:])
-    (place.shelf._keep / "broken").mkdir()
-    (place.shelf._keep / "broken/manifest.json").write_text("{")
-    again = ArtifactStore(place.shelf._keep, place.shelf._run, threads=1, device="cpu")
+    (place.shelf._copies.root / "broken").mkdir()
+    (place.shelf._copies.root / "broken/manifest.json").write_text("{")
+    again = ArtifactStore(
+        place.shelf._copies.root, place.shelf._launcher.run, threads=1, device="cpu"
+    )
     with closing(again):
         codec = again.open(place.models / "v0").codec
         assert graph.read_bytes() == sound
-    once_more = ArtifactStore(place.shelf._keep, place.shelf._run, threads=1, device="cpu")
+    once_more = ArtifactStore(
+        place.shelf._copies.root, place.shelf._launcher.run, threads=1, device="cpu"
+    )
     with closing(once_more):
         assert once_more.get(codec).codec == codec
 

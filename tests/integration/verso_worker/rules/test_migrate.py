@@ -161,7 +161,7 @@ def others(shelf: ArtifactStore) -> dict[str, str]:
     """Codec ids of the two other artifacts: of another space, and of the same."""
     mine = manifest.load(ARTIFACT).manifest
     found = {}
-    for path in sorted(shelf._keep.glob("*/manifest.json")):
+    for path in sorted(shelf._copies.root.glob("*/manifest.json")):
         read = manifest.Manifest.model_validate_json(path.read_bytes())
         if read.codec.id != mine.codec.id:
             found["codec" if read.space.id == mine.space.id else "space"] = read.codec.id
