@@ -8,7 +8,7 @@ from verso_client.operations.heads import Training
 from verso_client.operations.lines import SourceLines
 from verso_core.jobs.collections import CodecShare, CollectionInfo, Statistics
 from verso_core.jobs.documents import Counted, DocumentInfo, DocumentPage, Facets
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.ingest import Embedded, Ingested
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.migrate import MigrationState

@@ -38,7 +38,7 @@ from verso_haystack import (
 )
 from verso_haystack.dates import with_shadow, without_shadow
 
-from verso_core.jobs.filters import matches
+from verso_core.jobs.filters.compiled import matches
 
 pytestmark = pytest.mark.filterwarnings("ignore:Verso makes its own vectors")
 

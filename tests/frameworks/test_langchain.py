@@ -31,7 +31,7 @@ from verso_langchain import (
 )
 
 from verso_client import Client, Filter
-from verso_core.jobs.filters import matches
+from verso_core.jobs.filters.compiled import matches
 
 
 class TestVectorStore(VectorStoreIntegrationTests):

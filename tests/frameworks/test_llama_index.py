@@ -21,7 +21,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 from verso_llama_index import NoEmbedding, VersoRetriever, VersoVectorStore, filter_of
 
-from verso_core.jobs.filters import matches
+from verso_core.jobs.filters.compiled import matches
 
 TEXTS = ["The disk is full.", "The certificate expires in May.", "Rain is expected."]
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from verso_client.cli.sources import scalar
 from verso_client.cli.terminal import time_of
 from verso_core.jobs import Filter
-from verso_core.jobs.filters import TIME
+from verso_core.jobs.filters.nodes import TIME
 
 Where = Annotated[
     list[str] | None,

@@ -33,7 +33,7 @@ from verso_core.errors import (
     VersoError,
     error_body,
 )
-from verso_core.jobs.filters import oversize
+from verso_core.jobs.filters.bounds import oversize
 
 Platform = Callable[[Any], AbstractAsyncContextManager[AsyncClient]]
 """Makes the client that a tool calls, of the HTTP request that asks for it; None over stdio."""

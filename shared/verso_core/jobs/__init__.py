@@ -12,7 +12,7 @@ contracts and the form on the wire. The table in
 """
 
 from verso_core.jobs.collections import Collection, CollectionRequest
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.ingest import EmbedItem, EmbedParams, EmbedRequest, IngestItem, IngestParams
 from verso_core.jobs.job import TASK_WORK, URGENCY, Kind, Queue, Status
 from verso_core.jobs.migrate import MigrateRequest

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from verso_core.jobs.filters import MOMENT_SCHEMA, seconds
+from verso_core.jobs.filters.times import MOMENT_SCHEMA, seconds
 from verso_core.jobs.models import (
     READ_COST,
     Item,

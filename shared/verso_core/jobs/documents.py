@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.filters import Filter, compiled
+from verso_core.jobs.filters.compiled import compiled
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.models import Item, ItemResult, OpenModel, Params, StrictModel
 from verso_core.texts import Metadata, Scalar
 

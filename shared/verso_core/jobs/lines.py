@@ -18,7 +18,8 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.filters import Filter, seconds
+from verso_core.jobs.filters.filter import Filter
+from verso_core.jobs.filters.times import seconds
 from verso_core.jobs.job import Batch, JobView
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params

@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs.filters import METADATA
+from verso_core.jobs.filters.nodes import METADATA
 from verso_core.texts import Scalar, values_of
 
 MARK = ""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.models import (
     READ_COST,
     WINDOW_COST,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import ConfigDict, Field
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import Name, OpenModel, StrictModel
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from verso_core.errors import RequestInvalid, TextNotEncodable, VectorInvalid
-from verso_core.jobs import filters
+from verso_core.jobs.filters.bounds import oversize
 from verso_gateway import problems
 
 JSON = "application/json"
@@ -166,7 +166,7 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
     if (pointer := find_surrogate(value)) is not None:
         request.state.pointer = pointer
         raise TextNotEncodable(f"lone surrogate in a string at {pointer!a}; send base64")
-    if (passed := filters.oversize(value.get("filter"))) is not None:
+    if (passed := oversize(value.get("filter"))) is not None:
         place, expected = passed
         request.state.pointer = f"/filter{place}"
         raise RequestInvalid(f"/filter{place}: {expected}")

@@ -13,7 +13,8 @@ import zstandard
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Filter, read_slice
-from verso_core.jobs.filters import ID, METADATA, TIME, Node, compiled, holds, tests_in
+from verso_core.jobs.filters.compiled import compiled
+from verso_core.jobs.filters.nodes import ID, METADATA, TIME, Node, holds, tests_in
 from verso_core.jobs.lines import IngestLinesParams, LinesItem, line_id
 from verso_core.jobs.log_records import (
     TIME_BYTES,

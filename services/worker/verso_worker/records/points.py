@@ -30,7 +30,7 @@ from uuid import UUID
 import numpy as np
 
 from verso_core.errors import CollectionUnknown, IdInvalid, VectorInvalid
-from verso_core.jobs.filters import EXACT_BELOW, ID, TIME, path_of
+from verso_core.jobs.filters.nodes import EXACT_BELOW, ID, TIME, path_of
 from verso_core.texts import Scalar, check_metadata, values_of
 from verso_worker.records.space import Space, Stored, Vector
 

@@ -16,18 +16,8 @@ from uuid import UUID
 import numpy as np
 
 from verso_core.jobs import Collection, CollectionKind, Filter, SearchMode
-from verso_core.jobs.filters import (
-    ID,
-    AllOf,
-    AnyOf,
-    Exists,
-    Node,
-    Not,
-    OneOf,
-    compiled,
-    matches,
-    tests_in,
-)
+from verso_core.jobs.filters.compiled import compiled, matches
+from verso_core.jobs.filters.nodes import ID, AllOf, AnyOf, Exists, Node, Not, OneOf, tests_in
 from verso_core.record import Entry, located, point_ids
 from verso_worker.records.points import BATCH, Hit
 from verso_worker.records.space import Space, Vector

@@ -46,7 +46,7 @@ from verso_core.jobs.documents import (
     UpdateItem,
     UpdateParams,
 )
-from verso_core.jobs.filters import path_of
+from verso_core.jobs.filters.nodes import path_of
 from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
 from verso_core.texts import Metadata, Scalar, values_of
 from verso_worker.records.points import NO_TERMS, Placed, Point

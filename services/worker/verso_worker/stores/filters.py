@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from verso_core.jobs import Filter
-from verso_core.jobs.filters import (
+from verso_core.jobs.filters.compiled import compiled
+from verso_core.jobs.filters.nodes import (
     EXACT_BELOW,
     ID,
     TIME,
@@ -23,7 +24,6 @@ from verso_core.jobs.filters import (
     OneOf,
     Prefix,
     Within,
-    compiled,
 )
 from verso_core.texts import MAX_INTEGER, Scalar
 from verso_worker.records.points import CHUNK, kept_string, kept_value, path_in_payload

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.heads.models import HeadResult, Place
 from verso_core.jobs.models import (
     READ_COST,

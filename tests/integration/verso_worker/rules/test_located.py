@@ -11,7 +11,7 @@ from tests.wire import Item
 
 from verso_core.jobs import Filter, Kind, Queue, SearchMode, Status
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.filters import matches
+from verso_core.jobs.filters.compiled import matches
 from verso_core.record import Entry, bucket_of, document_hash, located, locating_id
 from verso_worker.records.points import Point
 

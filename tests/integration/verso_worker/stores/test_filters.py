@@ -14,7 +14,7 @@ from tests import filters as drawn
 from tests.integration.verso_worker.vector_stores import Store, make, store, units
 
 from verso_core.jobs import Filter, IndexKind, Precision
-from verso_core.jobs.filters import matches
+from verso_core.jobs.filters.compiled import matches
 from verso_worker.records.points import Point
 
 __all__ = ["store"]

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from tests.filters import filters
 
 from verso_core.jobs import Filter
-from verso_core.jobs.filters import compiled, matches, oversize
+from verso_core.jobs.filters.bounds import oversize
+from verso_core.jobs.filters.compiled import compiled, matches
 
 
 def read(where: Any) -> Filter:

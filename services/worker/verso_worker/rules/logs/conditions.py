@@ -13,20 +13,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_core.jobs.filters import (
+from verso_core.jobs.filters.compiled import compiled
+from verso_core.jobs.filters.filter import Filter
+from verso_core.jobs.filters.nodes import (
     ID,
     METADATA,
     TIME,
     AllOf,
     AnyOf,
     Exists,
-    Filter,
     Node,
     Not,
     OneOf,
     Test,
     Within,
-    compiled,
     holds,
     tests_in,
 )

@@ -26,7 +26,16 @@ import qdrant_edge as qdrant
 from verso_core import files
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind
-from verso_core.jobs.filters import METADATA, Exists, Node, OneOf, Test, Within, path_of, tests_in
+from verso_core.jobs.filters.nodes import (
+    METADATA,
+    Exists,
+    Node,
+    OneOf,
+    Test,
+    Within,
+    path_of,
+    tests_in,
+)
 from verso_worker.ipc.rpc import check_caller
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import qdrant_edge as qdrant
 
-from verso_core.jobs.filters import Node, Within
+from verso_core.jobs.filters.nodes import Node, Within
 from verso_worker.records.points import DENSE, TERMS, Candidates, Terms
 from verso_worker.records.space import Space, Vector
 from verso_worker.stores.filters import Translator

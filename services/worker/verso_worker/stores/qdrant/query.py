@@ -15,7 +15,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import IndexKind, Precision
-from verso_core.jobs.filters import Node, Within
+from verso_core.jobs.filters.nodes import Node, Within
 from verso_worker.records.points import (
     DENSE,
     NO_TERMS,

@@ -22,7 +22,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 from verso_core import tracing
 from verso_core.errors import CollectionExists, VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind, Precision
-from verso_core.jobs.filters import METADATA, Node
+from verso_core.jobs.filters.nodes import METADATA, Node
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
     BATCH,
