@@ -12,7 +12,16 @@ from redis.asyncio import Redis
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
-from verso_ledger import codec, pages, scrub
+from verso_ledger import pages, scrub
+from verso_ledger.codec import collection_rows, gauges, job_rows, scalars
+from verso_ledger.codec.admission import (
+    IDEMPOTENCY_S,
+    STAGED_FOR_MS,
+    Admission,
+    accepted,
+    check_reserved,
+    identity_args,
+)
 from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
@@ -80,16 +89,16 @@ class AsyncLedger:
             IdentityKnown: one of its identities was accepted meanwhile.
             SourceMoved: the source that its lines are of stands elsewhere.
         """
-        admission = codec.admission(job)
+        admission = Admission.of(job)
         if admission.staged:
-            codec.reserved(await self._scripts.run("stage", admission.reservation))
+            check_reserved(await self._scripts.run("stage", admission.reservation))
         for part in admission.parts:
             with translated():
                 async with self._redis.pipeline(transaction=False) as pipe:
                     for name, payload in part:
-                        pipe.set(name, payload, px=codec.STAGED_FOR_MS)
+                        pipe.set(name, payload, px=STAGED_FOR_MS)
                     await pipe.execute()
-        return codec.accepted(await self._scripts.run("accept", admission.args))
+        return accepted(await self._scripts.run("accept", admission.args))
 
     async def job(self, job_id: str) -> JobRecord:
         """Return what is known of a job.
@@ -99,7 +108,7 @@ class AsyncLedger:
         """
         with translated():
             fields = await cast("Any", self._redis.hgetall(key("job", job_id)))
-        return codec.job_record(job_id, cast("Mapping[bytes, bytes]", fields))
+        return job_rows.job_record(job_id, cast("Mapping[bytes, bytes]", fields))
 
     async def results(
         self, job_id: str, *, first: int = 0, count: int | None = None
@@ -174,8 +183,8 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        reply = await self._scripts.run("retain", [job_id, codec.IDEMPOTENCY_S])
-        return codec.status_or_unknown(reply, job_id)
+        reply = await self._scripts.run("retain", [job_id, IDEMPOTENCY_S])
+        return job_rows.status_or_unknown(reply, job_id)
 
     async def cancel(self, job_id: str) -> Status:
         """End a job, unless it has ended; return the status it has now.
@@ -185,7 +194,7 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(await self._scripts.run("cancel", [job_id]), job_id)
+        return job_rows.status_or_unknown(await self._scripts.run("cancel", [job_id]), job_id)
 
     async def replay(self, job_id: str) -> Status:
         """Grant the dead slices of a job new attempts; return the status it has now.
@@ -193,7 +202,7 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(await self._scripts.run("replay", [job_id]), job_id)
+        return job_rows.status_or_unknown(await self._scripts.run("replay", [job_id]), job_id)
 
     async def events(self, job_id: str, after: str = "0") -> list[Event]:
         """Return a job's events later than the event ``after``, oldest first, at most 1000."""
@@ -202,7 +211,7 @@ class AsyncLedger:
                 "Any",
                 self._redis.xrange(key("events", job_id), f"({after}", "+", count=_EVENTS_PAGE),
             )
-        return [codec.event(row) for row in cast("Sequence[Any]", rows)]
+        return [job_rows.event(row) for row in cast("Sequence[Any]", rows)]
 
     async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
         """Return a job as soon as it has ended, or as it is after ``timeout_s``.
@@ -237,7 +246,7 @@ class AsyncLedger:
                 pipe.hgetall(key("job", job_id))
                 pipe.hmget(key("result", job_id), list(map(str, range(slices))))
                 fields, rows = await pipe.execute()
-        return JobOutcome(codec.job_record(job_id, fields), rows)
+        return JobOutcome(job_rows.job_record(job_id, fields), rows)
 
     async def follow(self, job_id: str, after: str = "0") -> AsyncIterator[Event]:
         """Yield a job's events as they come, and end with its terminal one.
@@ -268,7 +277,7 @@ class AsyncLedger:
                 pipe.hgetall(key("aliases"))
                 pipe.smembers(key("hidden"))
                 rows, aliases, hidden = await pipe.execute()
-        found = codec.collections(rows, aliases=aliases, hidden=hidden)
+        found = collection_rows.collections(rows, aliases=aliases, hidden=hidden)
         return {name: one.model_copy(update={"name": name}) for name, one in found.items()}
 
     async def documents(
@@ -289,7 +298,7 @@ class AsyncLedger:
         self, identities: Mapping[str, Sequence[bytes]], *, identity_s: int
     ) -> list[int]:
         """Return the positions of identities that were accepted lately, over all collections."""
-        args = codec.identity_args(identities, identity_s)
+        args = identity_args(identities, identity_s)
         return cast("list[int]", await self._scripts.run("identities", args))
 
     async def document_count(self, collection: str) -> int:
@@ -313,18 +322,18 @@ class AsyncLedger:
                 pipe.hgetall(key("health"))
                 pipe.time()
                 rows, clock = await pipe.execute()
-        return codec.health(rows, codec.server_seconds(clock))
+        return gauges.health(rows, scalars.server_seconds(clock))
 
     async def depths(self) -> dict[Queue, Depth]:
         """Return what waits and runs in each queue."""
-        return codec.depths(await self._scripts.run("depths", list(Queue)))
+        return gauges.depths(await self._scripts.run("depths", list(Queue)))
 
     async def backlog(self) -> Backlog:
         """Return what waits outside the queues."""
         with translated():
             async with self._redis.pipeline(transaction=False) as pipe:
-                codec.ask_backlog(pipe)
-                return codec.backlog(await pipe.execute())
+                gauges.ask_backlog(pipe)
+                return gauges.backlog(await pipe.execute())
 
     async def serving(self) -> dict[str, dict[str, Any]]:
         """Return what each living worker said it serves, by its name."""
@@ -334,7 +343,7 @@ class AsyncLedger:
                 pipe.hgetall(key("health"))
                 pipe.time()
                 rows, signs, clock = await pipe.execute()
-        return codec.serving(rows, signs, codec.server_seconds(clock))
+        return gauges.serving(rows, signs, scalars.server_seconds(clock))
 
     async def scrub(self) -> Scrub:
         """Return the state of the scrub."""
@@ -344,7 +353,7 @@ class AsyncLedger:
                 pipe.lrange(key("damaged"), 0, -1)
                 pipe.time()
                 rows, listed, clock = await pipe.execute()
-        return scrub.read(rows, listed, now=codec.server_seconds(clock))
+        return scrub.read(rows, listed, now=scalars.server_seconds(clock))
 
     async def scrub_request(self) -> None:
         """Request a pass, at once or as soon as the one under way has ended."""
@@ -382,7 +391,7 @@ class Watch:
         poll = self._known or not self._events.connected or self._events.released
         while True:
             message = None if self._known else self._waiter.end
-            if message is not None and (outcome := codec.end_outcome(job_id, message)):
+            if message is not None and (outcome := job_rows.end_outcome(job_id, message)):
                 return outcome
             if poll:
                 self._waiter.clear()

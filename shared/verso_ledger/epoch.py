@@ -18,7 +18,7 @@ import secrets
 from dataclasses import dataclass
 
 from verso_core.errors import CollectionBusy
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.connection import connect, translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
@@ -99,7 +99,7 @@ class Epoch:
         """Return what the ledger had reached once, if it is read-only."""
         with translated():
             found = self._redis.hgetall(key("halted"))
-        row = {codec.text(name): codec.text(value) for name, value in found.items()}
+        row = {scalars.text(name): scalars.text(value) for name, value in found.items()}
         return ReadOnly(row["epoch"], int(row["seq"]), int(row["since"]) / 1000) if row else None
 
     def accept_as_is(self) -> bool:
@@ -114,4 +114,4 @@ class Epoch:
 
     def _epoch(self, *, start: bool) -> EpochState:
         epoch, before, seq = self._run("epoch", [secrets.token_hex(8), int(start)])
-        return EpochState(codec.text(epoch), codec.text(before), int(seq))
+        return EpochState(scalars.text(epoch), scalars.text(before), int(seq))

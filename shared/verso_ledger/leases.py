@@ -15,7 +15,7 @@ from verso_core.errors import ErrorBody, error_body
 from verso_core.jobs import Kind, Queue
 from verso_core.record import bucket_of
 from verso_core.segments import LinesWrite
-from verso_ledger import codec
+from verso_ledger.codec import job_rows, scalars
 from verso_ledger.collections.documents import Locations, Write
 from verso_ledger.collections.logs import write_args as lines_args
 from verso_ledger.connection import translated
@@ -51,25 +51,25 @@ class Leases:
         slices more urgent than usual. Heavy slices are left once half of the other slots run such;
         0 for no bound.
         """
-        args: list[codec.Arg] = [
+        args: list[scalars.Arg] = [
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
             slots, kept,
         ]  # fmt: skip
-        return [codec.lease(row) for row in self._scripts.run("claim", args)]
+        return [job_rows.lease(row) for row in self._scripts.run("claim", args)]
 
     def renew(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
         """Extend leases; return the ids of slices that are lost: cancelled, or taken over."""
-        args: list[codec.Arg] = [round(lease_s * 1000)]
+        args: list[scalars.Arg] = [round(lease_s * 1000)]
         for lease in leases:
             args += [lease.slice_id, lease.fence]
         if len(args) == 1:
             return set()
-        return {codec.text(name) for name in self._scripts.run("renew", args)}
+        return {scalars.text(name) for name in self._scripts.run("renew", args)}
 
     def report_progress(self, lease: Lease, state: Mapping[str, Any]) -> Commit:
         """Add an event with the progress of a slice to its job."""
-        args: list[codec.Arg] = [lease.slice_id, lease.fence, json.dumps(state)]
-        return Commit(codec.text(self._scripts.run("progress", args)))
+        args: list[scalars.Arg] = [lease.slice_id, lease.fence, json.dumps(state)]
+        return Commit(scalars.text(self._scripts.run("progress", args)))
 
     def commit(
         self,
@@ -92,10 +92,10 @@ class Leases:
         """
         finished = Finished(lease, result, ok=ok, errors=errors, notified=notified)
 
-        def arguments() -> list[codec.Arg]:
+        def arguments() -> list[scalars.Arg]:
             writes = self._locations.write_args(documents)
             segments = [] if lines is None else lines_args(lines)
-            start = codec.finished_args(finished, verify_delay_s)
+            start = job_rows.finished_args(finished, verify_delay_s)
             return [*start, len(documents), *writes, *segments]
 
         return self._locations.run("commit", arguments)
@@ -103,7 +103,7 @@ class Leases:
     def commit_all(self, finished: Sequence[Finished]) -> list[Commit]:
         """End the work of several slices that wrote no documents, in one exchange."""
         script = self._scripts.prepared("commit")
-        rows = [[*codec.finished_args(one, 0.0), 0] for one in finished]
+        rows = [[*job_rows.finished_args(one, 0.0), 0] for one in finished]
         with translated(), self._scripts.client.pipeline(transaction=False) as pipe:
             for row in rows:
                 pipe.evalsha(script.sha, 0, *row)
@@ -112,7 +112,7 @@ class Leases:
         return [
             # A step that failed (the server has forgotten its scripts, say) is repeated alone.
             Commit(
-                codec.text(
+                scalars.text(
                     self._scripts.run("commit", row) if isinstance(reply, Exception) else reply
                 )
             )
@@ -130,7 +130,7 @@ class Leases:
         """
         limit = self._scripts.policy.published_bytes
         messages = [
-            codec.end_message(one.lease, one.lease.awaited, one.result, spent_ms=spent_ms)
+            job_rows.end_message(one.lease, one.lease.awaited, one.result, spent_ms=spent_ms)
             if one.lease.awaited and not one.errors and len(one.result) <= limit
             else None
             for one in finished
@@ -173,8 +173,8 @@ class Leases:
         """
         right = [(name, document) for name, document, seq in documents if seq == lease.seq]
 
-        def arguments() -> list[codec.Arg]:
-            entries: list[codec.Arg] = []
+        def arguments() -> list[scalars.Arg]:
+            entries: list[scalars.Arg] = []
             for name, document in right:
                 uid, buckets = self._locations.find_or_gone(name)
                 entries += [name, uid, bucket_of(document, buckets=buckets), document]
@@ -210,8 +210,8 @@ class Leases:
     def fail(self, lease: Lease, error: BaseException) -> Commit:
         """End a slice that cannot succeed; an ingest or delete becomes a dead letter instead."""
         body = error_body(error)
-        args: list[codec.Arg] = [lease.slice_id, lease.fence, body["code"], body["detail"]]
-        return Commit(codec.text(self._scripts.run("fail", args)))
+        args: list[scalars.Arg] = [lease.slice_id, lease.fence, body["code"], body["detail"]]
+        return Commit(scalars.text(self._scripts.run("fail", args)))
 
     def _return(
         self,
@@ -222,8 +222,8 @@ class Leases:
         count: bool,
         timed_out: bool = False,
     ) -> Commit:
-        args: list[codec.Arg] = [
+        args: list[scalars.Arg] = [
             lease.slice_id, lease.fence, round(delay_s * 1000), body["code"], body["detail"],
             int(count), int(timed_out),
         ]  # fmt: skip
-        return Commit(codec.text(self._scripts.run("retry", args)))
+        return Commit(scalars.text(self._scripts.run("retry", args)))

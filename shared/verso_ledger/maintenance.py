@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verso_core.jobs import Queue
-from verso_ledger import codec
+from verso_ledger.codec import gauges, scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import Backlog, Depth, Discarded, Health
@@ -29,7 +29,7 @@ class Maintenance:
         Returns:
             The number of due slices of each queue.
         """
-        counts = codec.pairs(self._run("reap", [n, *Queue]))
+        counts = scalars.pairs(self._run("reap", [n, *Queue]))
         return {Queue(name): count for name, count in counts.items()}
 
     def drop_due(self, n: int = 1000) -> int:
@@ -44,7 +44,7 @@ class Maintenance:
         """Take entries whose points may be removed; what is not reported done comes again."""
         rows = self._run("gc_take", [n, round(lease_s * 1000)])
         return [
-            Discarded(codec.text(token), codec.text(name), codec.text(document), entry)
+            Discarded(scalars.text(token), scalars.text(name), scalars.text(document), entry)
             for token, name, document, entry in rows
         ]
 
@@ -74,13 +74,13 @@ class Maintenance:
 
     def depths(self) -> dict[Queue, Depth]:
         """Return what waits and runs in each queue."""
-        return codec.depths(self._run("depths", list(Queue)))
+        return gauges.depths(self._run("depths", list(Queue)))
 
     def backlog(self) -> Backlog:
         """Return what waits outside the queues."""
         with translated(), self._redis.pipeline(transaction=False) as pipe:
-            codec.ask_backlog(pipe)
-            return codec.backlog(pipe.execute())
+            gauges.ask_backlog(pipe)
+            return gauges.backlog(pipe.execute())
 
 
 class Liveness:
@@ -125,7 +125,7 @@ class Liveness:
             pipe.hgetall(key("health"))
             pipe.time()
             rows, clock = pipe.execute()
-        return codec.health(rows, codec.server_seconds(clock))
+        return gauges.health(rows, scalars.server_seconds(clock))
 
     def _note(self, field: str) -> None:
         self._run("note", [field])

@@ -18,7 +18,7 @@ from verso_core.errors import CollectionBusy, LedgerBehind
 from verso_core.jobs import Collection
 from verso_core.jobs.migrate import Migration
 from verso_core.record import bucket_of
-from verso_ledger import codec
+from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.documents import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -38,7 +38,9 @@ class Migrations:
         """Return every migration that is remembered, by collection."""
         with translated():
             rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("migrations")))
-        return {codec.text(name): Migration.model_validate_json(row) for name, row in rows.items()}
+        return {
+            scalars.text(name): Migration.model_validate_json(row) for name, row in rows.items()
+        }
 
     def get(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
@@ -71,9 +73,9 @@ class Migrations:
             uid, row = pipe.execute()
         if row is None or Collection.model_validate_json(row) != source:
             return False
-        args: list[codec.Arg] = [
+        args: list[scalars.Arg] = [
             state.collection, state.source, uid or b"", target.name if target else "",
-            codec.dump(target) if target else "", _json(seen), _json(state), room, row,
+            collection_rows.dump(target) if target else "", _json(seen), _json(state), room, row,
         ]  # fmt: skip
         return bool(self._run("migration_begin", args))
 
@@ -114,7 +116,7 @@ class Migrations:
         if entry is not None:
             write = DocumentWrite(state.target, document, entry, text)
 
-        def arguments() -> list[codec.Arg]:
+        def arguments() -> list[scalars.Arg]:
             uid, buckets = self._locations.find(state.source)
             bucket = bucket_of(document, buckets=buckets)
             still = "" if seq is None else seq

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid, error_body
 from verso_core.jobs import Kind, Status
 from verso_core.record import Entry, Flag
-from verso_ledger import codec
+from verso_ledger.codec import collection_rows, job_rows, scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import DeadLetter, JobRecord, Phase, SliceFailures
@@ -77,14 +77,14 @@ async def jobs(
         found = await _newest(client, lists, before=after)
         if not found:
             return Page(rows, None)
-        names = [codec.text(job_id) for job_id, _ in found]
+        names = [scalars.text(job_id) for job_id, _ in found]
         for job_id, (_, seq), fields in zip(
             names, found, await _hashes(client, names), strict=True
         ):
             after = str(int(seq))
             if not fields:
                 continue  # expired
-            record = codec.job_record(job_id, fields)
+            record = job_rows.job_record(job_id, fields)
             if (not statuses or record.status in statuses) and (not kinds or record.kind in kinds):
                 rows.append(record)
             if len(rows) == limit:
@@ -100,7 +100,7 @@ async def changed(
     for job_id, fields in zip(job_ids, await _hashes(client, job_ids), strict=True):
         if not fields or (b"brief" in fields and not reads):
             continue  # expired, or a read whose caller waits
-        record = codec.job_record(job_id, fields)
+        record = job_rows.job_record(job_id, fields)
         if record.tenant == tenant and (not kinds or record.kind in kinds):
             found.append(record)
     return found
@@ -134,12 +134,12 @@ async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> 
             )
             async with client.pipeline(transaction=False) as pipe:
                 for slice_id, _at in found:
-                    pipe.hmget(key("slice", codec.text(slice_id)), *_DEAD_FIELDS)
+                    pipe.hmget(key("slice", scalars.text(slice_id)), *_DEAD_FIELDS)
                 slices = await pipe.execute()
         for (slice_id, at_ms), values in zip(found, slices, strict=True):
-            after = f"{int(at_ms)}.{codec.text(slice_id)}"
-            if values[0] is not None and codec.text(values[2] or b"default") == tenant:
-                rows.append(_letter([codec.text(value or b"") for value in values], int(at_ms)))
+            after = f"{int(at_ms)}.{scalars.text(slice_id)}"
+            if values[0] is not None and scalars.text(values[2] or b"default") == tenant:
+                rows.append(_letter([scalars.text(value or b"") for value in values], int(at_ms)))
             if len(rows) == limit:
                 return Page(rows, after)
         start += len(found)
@@ -160,7 +160,7 @@ def _letter(values: Sequence[str], at_ms: int) -> DeadLetter:
         size_bytes=int(size),
         crashes=int(crashes or 0),
         errors=int(errors or 0),
-        error=codec.error(code, detail),
+        error=scalars.error(code, detail),
         died=at_ms / 1000,
     )
 
@@ -199,7 +199,7 @@ async def failures(client: Redis, job_id: str, *, first: int, count: int) -> lis
             for number in range(first, first + count):
                 pipe.hmget(key("slice", f"{job_id}.{number}"), *_FAILURE_FIELDS)
             rows: list[list[bytes | None]] = await pipe.execute()
-    return [_failures(*(None if one is None else codec.text(one) for one in row)) for row in rows]
+    return [_failures(*(None if one is None else scalars.text(one) for one in row)) for row in rows]
 
 
 def _failures(
@@ -214,7 +214,7 @@ def _failures(
         return SliceFailures(None, in_result=True)
     ended = Status(status)
     if phase == Phase.WORK and ended.terminal and ended is not Status.SUCCEEDED:
-        error = codec.error(code, detail or "") if code else error_body(ended.exception())
+        error = scalars.error(code, detail or "") if code else error_body(ended.exception())
         return SliceFailures(int(items), error=error)
     return SliceFailures(int(items), in_result=int(failed or 0) > 0)
 
@@ -304,10 +304,10 @@ async def _location(client: Redis, name: str) -> tuple[str, int]:
             pipe.smembers(key("hidden"))
             pipe.hgetall(key("uids"))
             rows, aliases, hidden, uids = await pipe.execute()
-    found = codec.collections(rows, aliases=aliases, hidden=hidden).get(name)
+    found = collection_rows.collections(rows, aliases=aliases, hidden=hidden).get(name)
     if found is None:
         raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-    return codec.text(uids[found.name.encode()]), found.buckets
+    return scalars.text(uids[found.name.encode()]), found.buckets
 
 
 def _row(document: Any, data: Any) -> DocumentRow | None:
@@ -318,4 +318,4 @@ def _row(document: Any, data: Any) -> DocumentRow | None:
     if entry.flags & Flag.DELETED:
         return None
     verified = bool(entry.flags & Flag.VERIFIED)
-    return DocumentRow(codec.text(document), entry.seq, entry.size_bytes, verified)
+    return DocumentRow(scalars.text(document), entry.seq, entry.size_bytes, verified)

@@ -23,7 +23,7 @@ from redis.exceptions import NoScriptError
 
 from verso_core import tracing
 from verso_core.errors import LedgerUnavailable
-from verso_ledger.codec import Arg
+from verso_ledger.codec.scalars import Arg
 from verso_ledger.connection import translated
 from verso_ledger.keys import key, lua_table
 from verso_ledger.models import Policy

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from verso_core.jobs import Collection
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
@@ -155,7 +155,7 @@ class ScrubCursor:
             pipe.lrange(key("damaged"), 0, -1)
             pipe.time()
             rows, listed, clock = pipe.execute()
-        return read(rows, listed, now=codec.server_seconds(clock))
+        return read(rows, listed, now=scalars.server_seconds(clock))
 
     def move(self, turn: int, move: Move) -> bool:
         """Move the scrub on from ``turn``; return whether this call did it."""

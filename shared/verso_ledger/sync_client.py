@@ -8,7 +8,8 @@ from typing import cast
 import redis
 
 from verso_core.jobs import Status
-from verso_ledger import codec
+from verso_ledger.codec import job_rows
+from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, check_reserved
 from verso_ledger.collections.documents import Documents, Locations
 from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.logs import Logs
@@ -41,15 +42,15 @@ class Jobs:
             QueueFull: the queue holds as much as it may.
             BodyTooLarge: the job is larger than an empty queue may hold.
         """
-        admission = codec.admission(job)
+        admission = Admission.of(job)
         if admission.staged:
-            codec.reserved(self._scripts.run("stage", admission.reservation))
+            check_reserved(self._scripts.run("stage", admission.reservation))
         for part in admission.parts:
             with translated(), self._redis.pipeline(transaction=False) as pipe:
                 for name, payload in part:
-                    pipe.set(name, payload, px=codec.STAGED_FOR_MS)
+                    pipe.set(name, payload, px=STAGED_FOR_MS)
                 pipe.execute()
-        return codec.accepted(self._scripts.run("accept", admission.args))
+        return accepted(self._scripts.run("accept", admission.args))
 
     def get(self, job_id: str) -> JobRecord:
         """Return what is known of a job.
@@ -59,7 +60,7 @@ class Jobs:
         """
         with translated():
             fields = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("job", job_id)))
-        return codec.job_record(job_id, fields)
+        return job_rows.job_record(job_id, fields)
 
     def result(self, job_id: str, number: int = 0) -> bytes | None:
         """Return the result frame of one slice of a job; None where there is none (yet)."""
@@ -74,7 +75,7 @@ class Jobs:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(self._scripts.run("cancel", [job_id]), job_id)
+        return job_rows.status_or_unknown(self._scripts.run("cancel", [job_id]), job_id)
 
     def replay(self, job_id: str) -> Status:
         """Grant the dead slices of a job new attempts; return the status it has now.
@@ -82,7 +83,7 @@ class Jobs:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(self._scripts.run("replay", [job_id]), job_id)
+        return job_rows.status_or_unknown(self._scripts.run("replay", [job_id]), job_id)
 
     def known(self, job_ids: Sequence[str]) -> set[str]:
         """Return those of some jobs that have not expired."""

@@ -32,7 +32,8 @@ import sheet
 
 from verso_client import Client, Retries
 from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
-from verso_ledger import Ledger, Limits, NewJob, Policy, codec
+from verso_ledger import Ledger, Limits, NewJob, Policy
+from verso_ledger.codec.admission import Admission
 from verso_ledger.scripts import source
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 
@@ -60,7 +61,7 @@ def fill(url: str, jobs: int, *, limit: int) -> float:
                     text = b"job %d: link is up" % number
                     slices = list(cut(Kind.EMBED, EmbedParams(), [EmbedItem(text)]))
                     job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, limits=limits)
-                    args = codec.admission(job).args
+                    args = Admission.of(job).args
                     pipe.evalsha(str(sha), 0, *args)
                 replies = pipe.execute()
             if not {reply[0] for reply in replies} <= {b"new", b"full"}:

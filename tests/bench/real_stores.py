@@ -29,7 +29,7 @@ from verso_core import files
 from verso_core.jobs import Precision
 from verso_core.record import Entry, Flag
 from verso_ledger import keys
-from verso_ledger.codec import MAX_BUCKET_VALUE_BYTES
+from verso_ledger.codec.collection_rows import MAX_BUCKET_VALUE_BYTES
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import LOOPBACK

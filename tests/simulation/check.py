@@ -12,7 +12,7 @@ from tests.simulation.model import Job, Model, Slice
 from verso_core.jobs import Queue
 from verso_core.record import Entry, Flag
 from verso_ledger import Ledger
-from verso_ledger.codec import text
+from verso_ledger.codec.scalars import text
 from verso_ledger.keys import NAMES, key
 
 COLLECTION, UID, LINES_UID, BUCKETS = "c", "1", "2", 4

@@ -33,7 +33,8 @@ from verso_core.jobs import (
 from verso_core.jobs.slices import Arrival
 from verso_core.record import Codec, Entry, Record
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
-from verso_ledger import codec
+from verso_ledger.codec import scalars
+from verso_ledger.codec.admission import IDEMPOTENCY_S, STAGED_FOR_MS, Admission, accepted
 from verso_ledger.collections.documents import Documents, Locations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.keys import key
@@ -167,16 +168,16 @@ class Gateway:
         if not job.slices:
             return None
         job_id, limits = str(job.job_id), limits_of(job)
-        admission = codec.admission(job)
+        admission = Admission.of(job)
         answer = _Answer()
         yield Command(
             f"stage {job_id}",
             lambda: self._run("stage", admission.reservation),
             lambda _: self._model.stage(job, job_id, limits),
-            lambda reply: codec.text(reply[0]),
+            lambda reply: scalars.text(reply[0]),
             answer.take,
         )
-        if answer.value is None or codec.text(answer.value[0]) == "full":
+        if answer.value is None or scalars.text(answer.value[0]) == "full":
             return None
         for number, part in enumerate(job.slices):
             yield from _pause(self._dice, 2)
@@ -185,7 +186,7 @@ class Gateway:
         args[11] = 1
         for number in range(len(job.slices)):
             args[24 + 5 * number + 3] = b""
-        yield self._accepting(job, lambda: codec.accepted(self._run("accept", args)), staged=True)
+        yield self._accepting(job, lambda: accepted(self._run("accept", args)), staged=True)
         return None
 
     def send_lines(self) -> Driver:
@@ -235,7 +236,7 @@ class Gateway:
             f"cancel {job}",
             lambda: self._run("cancel", [job]),
             lambda _: self._model.cancel(job),
-            codec.text,
+            scalars.text,
         )
         return None
 
@@ -247,7 +248,7 @@ class Gateway:
             f"replay {job}",
             lambda: self._run("replay", [job]),
             lambda _: self._model.replay(job),
-            codec.text,
+            scalars.text,
         )
         return None
 
@@ -257,9 +258,9 @@ class Gateway:
         job = self._dice.choice(reads) if reads else "none"
         yield Command(
             f"retain {job}",
-            lambda: self._run("retain", [job, codec.IDEMPOTENCY_S]),
-            lambda _: self._model.retain(job, codec.IDEMPOTENCY_S),
-            codec.text,
+            lambda: self._run("retain", [job, IDEMPOTENCY_S]),
+            lambda _: self._model.retain(job, IDEMPOTENCY_S),
+            scalars.text,
         )
         return None
 
@@ -303,7 +304,7 @@ class Gateway:
 
     def _put_payload(self, sid: str, payload: bytes) -> Command:
         def put() -> None:
-            self._client.set(key("payload", sid), payload, px=codec.STAGED_FOR_MS)
+            self._client.set(key("payload", sid), payload, px=STAGED_FOR_MS)
 
         return Command(f"put {sid}", put, lambda _: self._model.put_payload(sid, payload))
 
@@ -320,7 +321,7 @@ class Gateway:
                     str(job.job_id),
                     limits=limits_of(job),
                     staged=staged,
-                    idem_s=codec.IDEMPOTENCY_S,
+                    idem_s=IDEMPOTENCY_S,
                 )
             ),
             _acceptance,

@@ -16,7 +16,7 @@ from typing import Literal
 from tests.simulation.stores import Documents, Lines, Scrub
 
 from verso_core.jobs import Kind, Queue
-from verso_ledger.codec import STAGED_FOR_MS
+from verso_ledger.codec.admission import STAGED_FOR_MS
 from verso_ledger.models import DocumentDelete, DocumentWrite, NewJob, Policy
 
 PROMISED = {Kind.INGEST, Kind.INGEST_LINES, Kind.DELETE, Kind.UPDATE, Kind.DELETE_MATCHING}

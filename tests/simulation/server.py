@@ -13,7 +13,7 @@ import redis
 from tests.chaos.clock import Clock
 
 from verso_ledger import Policy
-from verso_ledger.codec import Arg
+from verso_ledger.codec.scalars import Arg
 from verso_ledger.scripts import Scripts, source
 
 Call = tuple[str, tuple[Arg, ...]]

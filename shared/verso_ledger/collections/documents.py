@@ -15,7 +15,7 @@ from uuid import UUID
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
 from verso_core.record import Entry, Flag, Holdings, LedgerMemory, bucket_of, document_hash
-from verso_ledger import codec
+from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
@@ -57,7 +57,7 @@ class Locations:
         if uid is None or row is None:
             self._known.pop(name, None)
             raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        location = (codec.text(uid), Collection.model_validate_json(row).buckets)
+        location = (scalars.text(uid), Collection.model_validate_json(row).buckets)
         self._known[name] = location
         return location
 
@@ -68,18 +68,18 @@ class Locations:
         except CollectionUnknown:
             return "", 1
 
-    def write_args(self, documents: Sequence[Write]) -> list[codec.Arg]:
+    def write_args(self, documents: Sequence[Write]) -> list[scalars.Arg]:
         """Return the arguments of writes for ``read_writes`` in ``entries.lua``."""
-        args: list[codec.Arg] = []
+        args: list[scalars.Arg] = []
         for document in documents:
             uid, buckets = self.find_or_gone(document.collection)
-            args += codec.write_args(document, uid=uid, buckets=buckets)
+            args += collection_rows.write_args(document, uid=uid, buckets=buckets)
         return args
 
-    def run(self, step: str, arguments: Callable[[], list[codec.Arg]]) -> Commit:
+    def run(self, step: str, arguments: Callable[[], list[scalars.Arg]]) -> Commit:
         """Run a step that names collections; repeat it with new locations if one has moved."""
         for _ in range(_MOVED_TRIES):
-            reply = codec.text(self._scripts.run(step, arguments()))
+            reply = scalars.text(self._scripts.run(step, arguments()))
             if reply != "moved":
                 return Commit(reply)
             self._known.clear()
@@ -105,7 +105,7 @@ class Documents:
             pipe.hgetall(key("aliases"))
             pipe.smembers(key("hidden"))
             rows, aliases, hidden = pipe.execute()
-        return codec.collections(rows, aliases=aliases, hidden=hidden)
+        return collection_rows.collections(rows, aliases=aliases, hidden=hidden)
 
     def collection(self, name: str) -> Collection:
         """Return one collection by its own name.
@@ -135,7 +135,7 @@ class Documents:
         for _ in range(_MOVED_TRIES):
             with translated():
                 razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
-            own = codec.own_name(collection.name, razed)
+            own = collection_rows.own_name(collection.name, razed)
             made = collection.model_copy(update={"name": own})
             room = ""
             if prepare is not None:
@@ -143,9 +143,11 @@ class Documents:
                 if room == "moved":
                     continue
                 prepare(made)
-            stored = self._run("collection_put", [own, codec.dump(made), collection.name, room])
+            stored = self._run(
+                "collection_put", [own, collection_rows.dump(made), collection.name, room]
+            )
             if stored != b"moved":
-                return codec.stored_collection(stored, collection)
+                return collection_rows.stored_collection(stored, collection)
         raise CollectionBusy(f"{collection.name!r} is created and deleted by others; try again")
 
     def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
@@ -161,7 +163,7 @@ class Documents:
         Raises:
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
-        room = codec.text(self._run("collection_room", [own, name, razed]))
+        room = scalars.text(self._run("collection_room", [own, name, razed]))
         if room == "read_only":
             raise LedgerBehind
         return room
@@ -178,7 +180,7 @@ class Documents:
             if codec_id in old.artifacts:
                 return old.artifacts.index(codec_id)
             new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
-            self._run("collection_swap", [name, stored, codec.dump(new)])
+            self._run("collection_swap", [name, stored, collection_rows.dump(new)])
 
     def collection_change(
         self, name: str, change: Callable[[Collection], Collection]
@@ -195,7 +197,7 @@ class Documents:
         while True:
             stored = self._collection_json(name)
             changed = change(Collection.model_validate_json(stored))
-            if self._run("collection_swap", [name, stored, codec.dump(changed)]):
+            if self._run("collection_swap", [name, stored, collection_rows.dump(changed)]):
                 return changed
 
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
@@ -224,7 +226,7 @@ class Documents:
             raise LedgerBehind
         if reply == b"younger":
             raise CollectionUnknown("the collection that this was asked of is gone")
-        return [codec.text(own) for own in reply]
+        return [scalars.text(own) for own in reply]
 
     def collection_deleted(self, name: str, *, by: int) -> bool:
         """Whether the last collection that users knew by a name was deleted by this slice."""
@@ -283,7 +285,7 @@ class Documents:
                 for bucket in needed[start : start + _PAGE]:
                     pipe.hkeys(key("docs", uid, bucket))
                 pages = pipe.execute()
-            named = (codec.text(name) for page in pages for name in page)
+            named = (scalars.text(name) for page in pages for name in page)
             found |= {digest: one for one in named if (digest := document_hash(one)) in wanted}
         return found
 
@@ -297,7 +299,7 @@ class Documents:
             uid, _ = self._locations.find(collection, fresh=True)
             with translated():
                 row = cast("dict[bytes, bytes]", self._redis.hgetall(key("counts", uid)))
-            found = codec.holdings(row)
+            found = collection_rows.holdings(row)
             if found is not None:
                 return found
             self.count(collection)
@@ -332,7 +334,7 @@ class Documents:
         with translated(), self._redis.pipeline(transaction=False) as pipe:
             for bucket in part:
                 pipe.hgetall(key("docs", uid, bucket))
-            return {codec.text(d): row for page in pipe.execute() for d, row in page.items()}
+            return {scalars.text(d): row for page in pipe.execute() for d, row in page.items()}
 
     def _usage(self, names: Sequence[str]) -> int:
         """Return what keys take in the server's memory, bytes; 0 for a key that is gone."""
@@ -357,7 +359,7 @@ class Documents:
         """
         uid, buckets = self._locations.find(collection, fresh=True)
         number = "" if scrubbed is None else scrubbed
-        return Counting(codec.text(self._run("count", [collection, uid, buckets, number])))
+        return Counting(scalars.text(self._run("count", [collection, uid, buckets, number])))
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the texts that a collection with policy ``both`` keeps; a missing one is left out.
@@ -393,8 +395,8 @@ class Documents:
             age_s: least age of an earlier pass of the scrub that found no entry either.
         """
         named = [point.hex for point in points]
-        args: list[codec.Arg] = [collection, round(age_s * 1000), ORPHANS_MAX, *named]
-        return [UUID(hex=codec.text(point)) for point in self._run("orphans", args)]
+        args: list[scalars.Arg] = [collection, round(age_s * 1000), ORPHANS_MAX, *named]
+        return [UUID(hex=scalars.text(point)) for point in self._run("orphans", args)]
 
     def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
         """Remove points from the recorded orphans: an entry names them, or they are gone."""

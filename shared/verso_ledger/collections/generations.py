@@ -9,7 +9,7 @@ from verso_core.errors import CollectionUnknown, LedgerBehind
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import MAX_SLOT
-from verso_ledger import codec
+from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.documents import Documents
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -65,7 +65,13 @@ class Generations:
                 }
             )
             new = old.model_copy(update={"artifacts": slots, "fitting": after})
-            rows: list[codec.Arg] = [name, stored, codec.dump(new), generation.id, tables]
+            rows: list[scalars.Arg] = [
+                name,
+                stored,
+                collection_rows.dump(new),
+                generation.id,
+                tables,
+            ]
             if self._changed("generation_add", rows):
                 return True
 
@@ -119,17 +125,17 @@ class Generations:
         left = tuple(one for one in old.fitting.generations if one.id != generation)
         fitting = old.fitting.model_copy(update={"generations": left})
         new = old.model_copy(update={"artifacts": artifacts, "fitting": fitting})
-        rows: list[codec.Arg] = [name, stored, codec.dump(new), generation, slot]
+        rows: list[scalars.Arg] = [name, stored, collection_rows.dump(new), generation, slot]
         return self._changed("generation_drop", rows)
 
-    def _changed(self, step: str, args: list[codec.Arg]) -> bool:
+    def _changed(self, step: str, args: list[scalars.Arg]) -> bool:
         reply = self._run(step, args)
         if reply == b"read_only":
             raise LedgerBehind
         return bool(reply)
 
     def _uid(self, name: str) -> str:
-        return codec.text(self._field("uids", name))
+        return scalars.text(self._field("uids", name))
 
     def _row(self, name: str) -> bytes:
         return self._field("collections", name)

@@ -28,7 +28,7 @@ from verso_core.segments import (
     Reserved,
     Segment,
 )
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.collections.documents import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -50,7 +50,7 @@ def labels_key(labels: Mapping[str, str]) -> str:
     return json.dumps(labels, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def reserve_args(collection: str, labels: Mapping[str, str], lines: int) -> list[codec.Arg]:
+def reserve_args(collection: str, labels: Mapping[str, str], lines: int) -> list[scalars.Arg]:
     """Return the arguments of ``reserve.lua``."""
     return [collection, labels_key(labels), lines, MAX_STREAMS]
 
@@ -85,7 +85,7 @@ def reserved(reply: Any) -> Reserved:
         RequestInvalid: the collection has as many streams as it may.
     """
     if isinstance(reply, bytes):
-        match codec.text(reply):
+        match scalars.text(reply):
             case "read_only":
                 raise LedgerBehind
             case "damaged":
@@ -95,12 +95,12 @@ def reserved(reply: Any) -> Reserved:
             case _:
                 raise CollectionUnknown("no collection of this name")
     uid, stream, first = reply
-    return Reserved(codec.text(uid), int(stream), int(first))
+    return Reserved(scalars.text(uid), int(stream), int(first))
 
 
-def write_args(lines: LinesWrite) -> list[codec.Arg]:
+def write_args(lines: LinesWrite) -> list[scalars.Arg]:
     """Return the arguments that ``put_segments`` in ``segments.lua`` reads."""
-    args: list[codec.Arg] = [len(lines.segments), lines.collection, lines.uid]
+    args: list[scalars.Arg] = [len(lines.segments), lines.collection, lines.uid]
     for one in lines.segments:
         place = one.segment
         args += [place.stream, place.first, place.pack(), place.lines, one.text_bytes, one.data]
@@ -138,11 +138,11 @@ class Logs:
                 pipe.llen(key("shapes", uid))
                 pipe.llen(key("statements", own))
                 now, row, newest, shapes, statements = pipe.execute()
-            if now is not None and codec.text(now) == own:
+            if now is not None and scalars.text(now) == own:
                 break
         else:
             raise CollectionUnknown(f"no collection is named {collection[:64]!r}")
-        number = {codec.text(name): _number(value) for name, value in row.items()}
+        number = {scalars.text(name): _number(value) for name, value in row.items()}
         return LogState(
             uid=uid,
             written=int(newest[0][1]) if newest else 0,
@@ -249,7 +249,7 @@ class Logs:
         Returns:
             Whether they were replaced: False if one has changed meanwhile.
         """
-        args: list[codec.Arg] = [collection, uid, len(old), len(new)]
+        args: list[scalars.Arg] = [collection, uid, len(old), len(new)]
         for one, bitmap in old:
             args += [one.stream, one.first, one.pack(), bitmap]
         for one, data, bitmap in new:
@@ -262,7 +262,7 @@ class Logs:
         Raises:
             LedgerBehind: the ledger is read-only.
         """
-        args: list[codec.Arg] = [collection, uid]
+        args: list[scalars.Arg] = [collection, uid]
         for one in lines:
             place = one.segment
             args += [place.stream, place.first, place.pack(), place.lines]
@@ -279,7 +279,7 @@ class Logs:
         uid: str,
         kind: LogValue,
         *,
-        where: codec.Arg = "",
+        where: scalars.Arg = "",
         old: bytes,
         new: bytes,
         labels: bytes = b"",
@@ -309,7 +309,7 @@ class Logs:
             CollectionUnknown: the collection is gone.
             LedgerBehind: the ledger is read-only.
         """
-        args: list[codec.Arg] = [collection, state.uid, state.written, state.removed]
+        args: list[scalars.Arg] = [collection, state.uid, state.written, state.removed]
         for name, count in counts.items():
             args += [name, count]
         return _checked(self._run("log_count", args)) == "done"
@@ -372,7 +372,7 @@ def _checked(reply: bytes) -> str:
         CollectionUnknown: the collection is gone.
         LedgerBehind: the ledger is read-only.
     """
-    word = codec.text(reply)
+    word = scalars.text(reply)
     if word == "read_only":
         raise LedgerBehind
     if word == "gone":

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from verso_core import frame
 from verso_core.jobs.job import Kind
 from verso_core.jobs.lines import Waiting
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 
@@ -45,7 +45,7 @@ class WaitingLines:
         """Return how many lines of a collection wait, and how old the oldest are."""
         with translated():
             rows = await cast("Any", self._redis.zrange(key("pending"), 0, MAX_SLICES - 1))
-        slices = [codec.text(row) for row in rows]
+        slices = [scalars.text(row) for row in rows]
         known = self._known | await self._read([sid for sid in slices if sid not in self._known])
         self._known = {sid: known[sid] for sid in slices if sid in known}
         found = [one for one in self._known.values() if one is not None]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from redis.asyncio import Redis
 
 from verso_core.errors import CollectionUnknown
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.events.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
@@ -53,7 +53,7 @@ class Arrivals:
             uid = await cast("Any", self._redis.hget(key("uids"), own))
         if uid is None:
             raise CollectionUnknown(f"no collection {collection!a}")
-        return codec.text(uid).partition(".")[0]
+        return scalars.text(uid).partition(".")[0]
 
     def waiter(self, uid: str) -> AbstractContextManager[JobWaiter]:
         """Yield a waiter that is set when lines of a collection are accepted."""
@@ -135,7 +135,7 @@ class Arrivals:
 def _arrival(row: Any) -> Arrival:
     place, fields = row
     return Arrival(
-        int(codec.text(place).partition("-")[0]),
+        int(scalars.text(place).partition("-")[0]),
         int(fields[b"lines"]),
-        codec.text(fields[b"slice"]),
+        scalars.text(fields[b"slice"]),
     )

@@ -36,7 +36,7 @@ class JobWaiter(asyncio.Event):
     """An event that is set for one waiter when its job has an event.
 
     ``end``: the hash and the result of the job, if the event of its end carried them, for
-    :func:`verso_ledger.codec.end_outcome`.
+    :func:`verso_ledger.codec.job_rows.end_outcome`.
     """
 
     end: bytes | None = None

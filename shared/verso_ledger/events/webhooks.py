@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from verso_core.errors import QueueFull, WebhookUnknown
 from verso_core.webhooks import new_secret
-from verso_ledger import codec
+from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import AsyncScripts, Scripts
@@ -94,7 +94,7 @@ class WebhookMessages:
         Of each webhook and each tenant no more are taken than it may have in flight; ``busy``
         counts those in flight already, by webhook and by tenant.
         """
-        counts: list[codec.Arg] = [part for row in (busy or {}).items() for part in row]
+        counts: list[scalars.Arg] = [part for row in (busy or {}).items() for part in row]
         args = [n, round(lease_s * 1000), IN_FLIGHT, IN_FLIGHT_OF_TENANT, *counts]
         return [_message(row) for row in self._run("hook_take", args)]
 
@@ -170,7 +170,7 @@ class Webhooks:
         return int(await self._run("hook_replay", [tenant, hook_id]))
 
     async def _put(self, tenant: str, hook: Webhook, *, expected: bytes | str) -> bool:
-        args: list[codec.Arg] = [tenant, hook.id, hook.dump(), expected, MAX_WEBHOOKS]
+        args: list[scalars.Arg] = [tenant, hook.id, hook.dump(), expected, MAX_WEBHOOKS]
         return bool(await self._run("hook_put", args))
 
     async def _stored(self, tenant: str, hook_id: str) -> bytes:
@@ -186,11 +186,11 @@ def _webhook(row: bytes) -> Webhook:
 
 
 def _message(row: Sequence[Any]) -> Message:
-    values = [codec.text(value) for value in row[3:]]
+    values = [scalars.text(value) for value in row[3:]]
     job, st, at, kind, items, ok, err, made, code, detail, attempts = values
     return Message(
-        token=codec.text(row[0]),
-        tenant=codec.text(row[2]),
+        token=scalars.text(row[0]),
+        tenant=scalars.text(row[2]),
         webhook=_webhook(row[1]),
         job_id=job,
         kind=kind,

@@ -377,10 +377,10 @@ def test_what_was_staged_for_a_job_that_is_refused_is_gone(
 def test_what_is_staged_counts_as_waiting_until_it_is_accepted_or_too_old(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    from verso_ledger import codec
+    from verso_ledger.codec.admission import Admission
 
     abandoned = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
-    ledger._scripts.run("stage", codec.admission(abandoned).reservation)
+    ledger._scripts.run("stage", Admission.of(abandoned).reservation)
     staged = ledger.maintenance.backlog().staged_bytes
     assert staged > 9 * 600_000
     with pytest.raises(QueueFull):
@@ -393,12 +393,12 @@ def test_what_is_staged_counts_as_waiting_until_it_is_accepted_or_too_old(
 
 
 def test_staged_payloads_that_vanished_are_never_accepted(ledger: Ledger, new_job: Jobs) -> None:
-    from verso_ledger import codec
+    from verso_ledger.codec.admission import STAGE_BYTES, Admission, accepted
 
-    large = new_job(items=1, text=bytes(codec.STAGE_BYTES), job_id="b" * 32)
-    args = codec.admission(large).args
+    large = new_job(items=1, text=bytes(STAGE_BYTES), job_id="b" * 32)
+    args = Admission.of(large).args
     with pytest.raises(LedgerUnavailable):
-        codec.accepted(ledger._scripts.run("accept", args))
+        accepted(ledger._scripts.run("accept", args))
     with pytest.raises(JobUnknown):
         ledger.jobs.get("b" * 32)
 

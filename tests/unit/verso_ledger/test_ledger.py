@@ -18,9 +18,10 @@ from verso_ledger import (
     Limits,
     NewJob,
     Policy,
-    codec,
     connection,
 )
+from verso_ledger.codec import collection_rows, job_rows, scalars
+from verso_ledger.codec.admission import Admission, accepted
 from verso_ledger.connection import translated
 from verso_ledger.events.job_events import JobChanges
 from verso_ledger.keys import NAMES, key
@@ -81,23 +82,23 @@ def test_keys_join_their_parts() -> None:
 def test_a_job_that_no_queue_could_hold_is_too_large() -> None:
     parts = [SliceSpec(payload=b"12345", items=1)] * 2
     job = NewJob(Kind.EMBED, Queue.BULK, parts, limits=Limits(max_slices=2, max_bytes=10))
-    assert codec.admission(job).staged == []
+    assert Admission.of(job).staged == []
     for limits in (Limits(max_slices=1, max_bytes=10), Limits(max_slices=2, max_bytes=9)):
         with pytest.raises(BodyTooLarge):
-            codec.admission(NewJob(Kind.EMBED, Queue.BULK, parts, limits=limits))
+            Admission.of(NewJob(Kind.EMBED, Queue.BULK, parts, limits=limits))
 
 
 def test_replies_of_accept_become_answers_or_errors() -> None:
-    assert codec.accepted([b"new", b"j"]).replayed is False
-    assert codec.accepted([b"dup", b"j"]).replayed is True
+    assert accepted([b"new", b"j"]).replayed is False
+    assert accepted([b"dup", b"j"]).replayed is True
     with pytest.raises(QueueFull) as full:
-        codec.accepted([b"full", 17])
+        accepted([b"full", 17])
     assert full.value.retry_after_s == 17
 
 
 def test_a_job_without_fields_is_unknown() -> None:
     with pytest.raises(JobUnknown):
-        codec.job_record("j", {})
+        job_rows.job_record("j", {})
 
 
 def test_a_job_that_has_not_started_has_no_times_but_its_creation() -> None:
@@ -106,7 +107,7 @@ def test_a_job_that_has_not_started_has_no_times_but_its_creation() -> None:
         "deadline": "0", "slices": "1", "items": "2", "ok": "0", "err": "0", "done": "0",
         "att": "0",
     }  # fmt: skip
-    record = codec.job_record("j", {k.encode(): v.encode() for k, v in row.items()})
+    record = job_rows.job_record("j", {k.encode(): v.encode() for k, v in row.items()})
     assert (record.created, record.started, record.finished, record.deadline) == (
         1.5, None, None, None,
     )  # fmt: skip
@@ -117,23 +118,23 @@ def test_a_job_that_has_not_started_has_no_times_but_its_creation() -> None:
 def test_an_entry_longer_than_a_bucket_value_leaves_its_head_there() -> None:
     for size, long in ((5, False), (990, False), (1100, True)):
         entry = _entry(size)
-        args = codec.write_args(DocumentWrite("c", "d", entry), uid="1", buckets=16)
+        args = collection_rows.write_args(DocumentWrite("c", "d", entry), uid="1", buckets=16)
         short, whole = args[5], args[6]
         assert isinstance(short, bytes)
-        assert len(short) <= codec.MAX_BUCKET_VALUE_BYTES
+        assert len(short) <= collection_rows.MAX_BUCKET_VALUE_BYTES
         assert (whole == entry) is long
         assert bool(Entry.unpack(short).flags & Flag.LONG) is long
         assert Entry.unpack(short).seq == 7
 
 
 def test_an_empty_text_is_kept_and_no_text_is_not() -> None:
-    def kept(text: bytes | None) -> list[codec.Arg]:
+    def kept(text: bytes | None) -> list[scalars.Arg]:
         write = DocumentWrite("c", "d", _entry(1), text=text)
-        return codec.write_args(write, uid="1", buckets=16)[7:]
+        return collection_rows.write_args(write, uid="1", buckets=16)[7:]
 
     assert kept(b"") == [1, b""]
     assert kept(None) == [0, b""]
-    assert codec.write_args(DocumentDelete("c", "d"), uid="1", buckets=16)[0] == "d"
+    assert collection_rows.write_args(DocumentDelete("c", "d"), uid="1", buckets=16)[0] == "d"
 
 
 def test_a_connection_that_uvloop_finds_closed_is_a_ledger_that_does_not_answer() -> None:

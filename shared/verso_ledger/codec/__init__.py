@@ -1,0 +1,1 @@
+"""Arguments and replies of the ledger's steps, for both clients."""

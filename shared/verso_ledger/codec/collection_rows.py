@@ -1,0 +1,109 @@
+"""Read and write collections, what they hold, and the writes of documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Container, Mapping
+
+from verso_core.errors import CollectionExists, LedgerBehind
+from verso_core.jobs import Collection, CollectionKind
+from verso_core.jobs.fitting import Fitting
+from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
+from verso_ledger.codec.scalars import Arg, text
+from verso_ledger.models import DocumentDelete, DocumentWrite
+
+MAX_BUCKET_VALUE_BYTES = 1024
+"""Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
+
+
+def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:
+    """Write the nine arguments that ``read_writes`` in ``prelude.lua`` reads."""
+    bucket = bucket_of(document.document, buckets=buckets)
+    where: list[Arg] = [document.collection, uid, bucket, document.document]
+    if isinstance(document, DocumentDelete):
+        op = "d" if document.replaces is None else f"d:{document.replaces}"
+        return [op, *where, "", "", 0, ""]
+    short, long = document.entry, b""
+    if len(short) > MAX_BUCKET_VALUE_BYTES:
+        short, long = Entry.unpack(document.entry).head(), document.entry
+    op = "w" if document.replaces is None else f"m:{document.replaces}"
+    return [op, *where, short, long, int(document.text is not None), document.text or b""]
+
+
+def own_name(name: str, razed: bytes) -> str:
+    """Return the own name of a new collection.
+
+    Args:
+        name: what users call it.
+        razed: what the ledger knows of the last collection of this name; empty for nothing.
+    """
+    if not razed:
+        return name
+    digest = hashlib.blake2b(b" ".join((name.encode(), razed)), digest_size=8)
+    return f"again-{digest.hexdigest()}"
+
+
+def stored_collection(stored: bytes, asked: Collection) -> Collection:
+    """Return the stored collection if it has the requested settings.
+
+    Raises:
+        LedgerBehind: none was stored, since the ledger is read-only.
+        CollectionExists: the stored one has other settings.
+    """
+    if stored == b"read_only":
+        raise LedgerBehind
+    found = Collection.model_validate_json(stored)
+    if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
+        raise CollectionExists(
+            f"{asked.name!r} exists with precision {found.precision.value} and text policy "
+            f"{found.text_policy.value}"
+        )
+    return found
+
+
+def collections(
+    rows: Mapping[bytes, bytes], *, aliases: Mapping[bytes, bytes], hidden: Container[bytes]
+) -> dict[str, Collection]:
+    """Read all collections, by the name that users know, in order."""
+    shown = {name: row for name, row in rows.items() if name not in hidden}
+    shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
+    return {text(name): Collection.model_validate_json(row) for name, row in sorted(shown.items())}
+
+
+def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
+    """Read a collection's counts; None if it was never counted."""
+    if b"full" not in row:
+        return None
+    counts = {name.decode(): int(n) for name, n in row.items() if n.isdigit()}
+    shares = {
+        codec: Share(counts.get(f"records:{codec:d}", 0), counts.get(f"bytes:{codec:d}", 0))
+        for codec in Codec
+    }
+    return Holdings(
+        documents=counts.get("documents", 0),
+        chunks=counts.get("chunks", 0),
+        verified=counts.get("verified", 0),
+        unreadable=counts.get("unreadable", 0),
+        bytes_text=counts.get("bytes_text", 0),
+        bytes_entries=counts.get("bytes_entries", 0),
+        codecs={codec: share for codec, share in shares.items() if share.records},
+        slots={
+            slot: records
+            for slot in range(MAX_SLOT + 1)
+            if (records := counts.get(f"slot:{slot}", 0))
+        },
+    )
+
+
+def dump(collection: Collection) -> str:
+    """Write a collection as it is stored.
+
+    An owner, fitted tables and what is as it was before it could be chosen are left out.
+    """
+    without = {"owner"} if collection.owner is None else set()
+    without |= {"fitting"} if collection.fitting == Fitting() else set()
+    without |= {"auto_fit"} if collection.auto_fit else set()
+    without |= {"kind"} if collection.kind is CollectionKind.DOCUMENTS else set()
+    fields = collection.model_dump(mode="json", exclude=without)
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
