@@ -13,7 +13,8 @@ import pytest
 
 from verso_core.errors import EngineUnavailable
 from verso_worker.engine.lanes import Lane
-from verso_worker.ipc.rpc import Client, Server
+from verso_worker.ipc.client import Client
+from verso_worker.ipc.server import Server
 
 Run = Callable[[Sequence[int]], Sequence[int]]
 

@@ -25,7 +25,7 @@ from verso_worker.engine.passed import CodecGate
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load
 from verso_worker.ipc.child import refuse
-from verso_worker.ipc.rpc import Server
+from verso_worker.ipc.server import Server
 
 _CALLS = 32  # handlers at once: most of them wait for a batch
 

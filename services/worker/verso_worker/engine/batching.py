@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from verso_core.errors import Cancelled
-from verso_worker.ipc.rpc import check_caller
+from verso_worker.ipc.server import check_caller
 
 ENCODE_BUDGET = 512
 """Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""

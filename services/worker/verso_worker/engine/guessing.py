@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from verso_core.errors import RequestInvalid
 from verso_worker.engine.decoder import Cache, Decoder, Scores
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.ipc.rpc import check_caller
+from verso_worker.ipc.server import check_caller
 from verso_worker.records.recorder import Guess
 
 BEAM_MAX = 16

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.errors import VectorInvalid
-from verso_worker.ipc.rpc import Client, Handler
+from verso_worker.ipc.client import Client
+from verso_worker.ipc.server import Handler
 from verso_worker.records.outputs import Classified, Document, Found, Predicted, Span
 
 if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime

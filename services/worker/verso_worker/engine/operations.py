@@ -33,7 +33,8 @@ from verso_worker.engine.head_operations import (
     pack_vectors,
     unpack_vectors,
 )
-from verso_worker.ipc.rpc import Client, Handler
+from verso_worker.ipc.client import Client
+from verso_worker.ipc.server import Handler
 from verso_worker.records.recorder import Encoded, Engine, Guess
 
 CALL_TIMEOUT_S = 120.0

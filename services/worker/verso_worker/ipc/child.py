@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from verso_core.errors import Unavailable, VersoError, error_body, from_body
 from verso_core.supervise import SETTLED_S, Process, status
-from verso_worker.ipc.rpc import Client
+from verso_worker.ipc.client import Client
 
 REFUSED = 3
 """Exit status of a child that will not serve and has said why."""

@@ -27,7 +27,7 @@ from verso_ledger import (
     Ledger,
     Phase,
 )
-from verso_worker.ipc.rpc import Cancellation
+from verso_worker.ipc.cancellation import Cancellation
 from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.metrics import Metrics

@@ -18,13 +18,13 @@ import pytest
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, Unavailable
 from verso_core.supervise import Process
 from verso_worker.ipc.child import make_child
-from verso_worker.ipc.rpc import Client
+from verso_worker.ipc.client import Client
 
 _SERVE = """
 import os, signal, sys, time
 from pathlib import Path
 from typing import Any
-from verso_worker.ipc.rpc import Server
+from verso_worker.ipc.server import Server
 server = Server(Path(sys.argv[1]), {
     "pid": lambda header, blobs: ({"pid": os.getpid()}, []),
     "die": lambda header, blobs: os._exit(7),

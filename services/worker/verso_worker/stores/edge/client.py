@@ -19,7 +19,7 @@ from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind, Precision
 from verso_core.supervise import Process
 from verso_worker.ipc.child import make_child
-from verso_worker.ipc.rpc import Client
+from verso_worker.ipc.client import Client
 from verso_worker.records.points import (
     Disk,
     Hit,

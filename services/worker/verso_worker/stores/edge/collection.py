@@ -36,7 +36,7 @@ from verso_core.jobs.filters.nodes import (
     path_of,
     tests_in,
 )
-from verso_worker.ipc.rpc import check_caller
+from verso_worker.ipc.server import check_caller
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
     BATCH,

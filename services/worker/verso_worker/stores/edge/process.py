@@ -41,7 +41,7 @@ from verso_core.errors import (
 from verso_core.frame import Bytes
 from verso_core.jobs import Filter, IndexKind, Precision
 from verso_worker.ipc.child import refuse
-from verso_worker.ipc.rpc import Handler, Server
+from verso_worker.ipc.server import Handler, Server
 from verso_worker.records.points import TERM_BYTES, Placed, check_name, unknown
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import pack_terms, unpack_terms

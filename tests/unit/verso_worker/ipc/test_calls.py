@@ -23,7 +23,9 @@ from verso_core.errors import (
     VectorsUnavailable,
     VersoError,
 )
-from verso_worker.ipc.rpc import Cancellation, Client, Handler, Server, check_caller
+from verso_worker.ipc.cancellation import Cancellation
+from verso_worker.ipc.client import Client
+from verso_worker.ipc.server import Handler, Server, check_caller
 
 
 def _echo(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
