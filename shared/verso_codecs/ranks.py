@@ -36,28 +36,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs import archive, coder, rank_fit
+from verso_codecs import archive, coder
 from verso_codecs.coder import STATE_SIZE, unread
-from verso_codecs.rank_stream import (
+from verso_codecs.rank_stream import fitting
+from verso_codecs.rank_stream.layout import (
     CLASS_COUNT,
     ESCAPE,
     HEAD_SIZE,
     MAX_RANK,
-    MAX_VOCAB,
     NARROW_COUNT,
     NARROW_RANKS,
     NODE_COUNT,
     SHIFT_COUNT,
     Floats,
     Ints,
-    decisions_bound,
-    fit_tree,
-    open_streams,
-    put_stream,
-    ranks_of,
-    step,
-    tree_size,
 )
+from verso_codecs.rank_stream.literals import MAX_VOCAB, fit_tree, tree_size
+from verso_codecs.rank_stream.measuring import ranks_of
+from verso_codecs.rank_stream.reading import open_streams, step
+from verso_codecs.rank_stream.writing import decisions_bound, put_stream
 from verso_core.errors import ArtifactInvalid
 
 __all__ = [
@@ -178,10 +175,10 @@ class RankTables:
         confidence = np.concatenate(
             [np.empty(0, np.float32), *(record.confidence for record in counted)]
         )
-        edges = rank_fit.fit_edges(confidence, ranks, bucket_count)
+        edges = fitting.fit_edges(confidence, ranks, bucket_count)
         # Wide enough that the unsafe zones of neighbouring shifts never touch.
         shift_step = max(8.0 * confidence_epsilon, 1e-3)
-        shifts, exceptions, narrow, nodes = rank_fit.count_nodes(
+        shifts, exceptions, narrow, nodes = fitting.count_nodes(
             [(record.rank_rows, record.confidence, record.tokens) for record in counted],
             edges,
             shift_step=shift_step,
@@ -190,11 +187,11 @@ class RankTables:
         return cls(
             edges=edges,
             shift_step=shift_step,
-            shifts=rank_fit.smoothed(shifts),
-            exceptions=rank_fit.smoothed(exceptions),
-            ranks=rank_fit.rank_probabilities(nodes),
-            narrow=rank_fit.smoothed(narrow),
-            literals=fit_tree(rank_fit.literal_weights(ranks, tokens, vocab)),
+            shifts=fitting.smoothed(shifts),
+            exceptions=fitting.smoothed(exceptions),
+            ranks=fitting.rank_probabilities(nodes),
+            narrow=fitting.smoothed(narrow),
+            literals=fit_tree(fitting.literal_weights(ranks, tokens, vocab)),
             vocab=vocab,
         )
 

@@ -42,7 +42,7 @@ from studies.benches.codecs.scoring import (
     scored,
 )
 from verso_codecs import ranks
-from verso_codecs.rank_stream import SHIFT_COUNT
+from verso_codecs.rank_stream.layout import SHIFT_COUNT
 from verso_codecs.ranks import ESCAPE, RankTables, Streams
 from verso_core import manifest
 from verso_core.jobs import Precision

@@ -20,7 +20,8 @@ LINE = re.compile(r"^# Compiled with what it imports: [0-9a-f]*$", re.MULTILINE)
 # In an order in which no file is taken before those that it imports.
 FILES = (
     "logs/shapes.py", "logs/parsing.py", "logs/values.py", "logs/ribbon.py", "logs/filters.py",
-    "logs/times.py",
+    "logs/times.py", "rank_stream/literals.py", "rank_stream/measuring.py",
+    "rank_stream/writing.py", "rank_stream/reading.py",
 )  # fmt: skip
 _IMPORT = re.compile(r"^from verso_codecs\.([\w.]+) import", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from verso_codecs import coder
 from verso_codecs.coder import ONE
-from verso_codecs.rank_stream import (
+from verso_codecs.rank_stream.layout import (
     BIN_COUNT,
     CLASS_COUNT,
     ESCAPE,
@@ -25,9 +25,8 @@ from verso_codecs.rank_stream import (
     SHIFT_COUNT,
     Floats,
     Ints,
-    decisions_bound,
-    put_stream,
 )
+from verso_codecs.rank_stream.writing import decisions_bound, put_stream
 
 _CANDIDATES = 64
 _PRIOR = 12.0
