@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from verso_core import manifest
 from verso_training.artifact.graphs import EncoderGraph
-from verso_training.heads.documents import Document
+from verso_training.heads.documents.data import Document
 from verso_worker.records import outputs
 from verso_worker.records.artifact import cutter
 from verso_worker.rules.classification.subjects import read_chunks

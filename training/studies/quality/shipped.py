@@ -36,7 +36,7 @@ from verso_training.heads import (
     vector_classifier,
 )
 from verso_training.heads.context import TrainingContext
-from verso_training.heads.documents import Document
+from verso_training.heads.documents.data import Document
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit

@@ -13,9 +13,10 @@ import torch
 
 from verso_core.heads import Reads, Task
 from verso_training.config import RecipeInvalid
-from verso_training.heads import documents
 from verso_training.heads.context import HeadReport, TrainingContext
-from verso_training.heads.documents import Document, Part
+from verso_training.heads.documents.data import Document, Part
+from verso_training.heads.documents.fitting import fit
+from verso_training.heads.documents.model import outputs
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.heads.shipping import Trained
@@ -56,7 +57,7 @@ def train_document_head(
         split: Part(read([str(row.text) for row in checked.of(split)]), checked.targets(split))
         for split in RowSplit
     }
-    model = documents.fit(
+    model = fit(
         recipe.classify,
         train=part[RowSplit.TRAIN],
         validation=part[RowSplit.VALIDATION],
@@ -75,7 +76,7 @@ def train_document_head(
     )
     # Signals of a vector's place need one; rows of the other splits are measured all the same.
     shown = {**part, RowSplit.TRAIN: encoded[RowSplit.TRAIN]}
-    found = {split: documents.outputs(model, shown[split].documents) for split in RowSplit}
+    found = {split: outputs(model, shown[split].documents) for split in RowSplit}
     has_vectors = iter([len(one.vectors) > 0 for one in part[RowSplit.TRAIN].documents])
     kept = tuple(
         row for row in checked.rows if row.split is not RowSplit.TRAIN or next(has_vectors)
