@@ -43,15 +43,7 @@ def chart(title: str, lines: Sequence[Line], *, x_label: str, y_label: str) -> s
     def place(x: float, y: float) -> tuple[float, float]:
         return _LEFT + wide * x / most_x, _TOP + high * (1 - y / most_y)
 
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-            f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-family="sans-serif" font-size="12">'
-        ),
-        f"<title>{escape(title)}</title>",
-        '<rect width="100%" height="100%" fill="#fff"/>',
-        _text(_LEFT, 22, title, size=14),
-    ]
+    parts = _opening(title, left=_LEFT, height=_HEIGHT)
     for step in range(_STEPS + 1):
         share = step / _STEPS
         left, top = place(share * most_x, share * most_y)
@@ -111,27 +103,14 @@ def bars(title: str, rows: Sequence[Bars], *, series: Sequence[str], label: str)
     """
     ends = [value for row in rows for value in (*row.values, *(row.between or ()))]
     names = min(_MOST_NAME, 24 + _LETTER * max(len(row.name) for row in rows))
-    most, wide = _end(ends), _WIDTH - names - _VALUES
+    scale = _Scale(names, _WIDTH - names - _VALUES, _end(ends))
     group = _BAR * len(series) + _GAP
-    legend = _ROW if len(series) > 1 else 0
-    top = _TOP + legend
+    top = _TOP + (_ROW if len(series) > 1 else 0)
     high = group * len(rows)
     height = top + high + _BOTTOM
-
-    def place(value: float) -> float:
-        return names + wide * value / most
-
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-            f'viewBox="0 0 {_WIDTH} {height}" role="img" font-family="sans-serif" font-size="12">'
-        ),
-        f"<title>{escape(title)}</title>",
-        '<rect width="100%" height="100%" fill="#fff"/>',
-        _text(12, 22, title, size=14),
-    ]
-    for number, name in enumerate(series if legend else ()):
-        left = names + number * (wide + _VALUES) / len(series)
+    parts = _opening(title, left=12, height=height)
+    for number, name in enumerate(series if len(series) > 1 else ()):
+        left = names + number * (scale.wide + _VALUES) / len(series)
         parts += [
             (
                 f'<rect x="{left:.1f}" y="{_TOP - 5}" width="14" height="10" '
@@ -140,33 +119,67 @@ def bars(title: str, rows: Sequence[Bars], *, series: Sequence[str], label: str)
             _text(left + 20, _TOP + 4, name),
         ]
     for step in range(_STEPS + 1):
-        value = most * step / _STEPS
+        value = scale.most * step / _STEPS
         parts += [
-            f'<path d="M{place(value):.1f} {top}v{high}" stroke="{_GRID}"/>',
-            _text(place(value), top + high + 18, f"{value:.3g}", anchor="middle"),
+            f'<path d="M{scale.place(value):.1f} {top}v{high}" stroke="{_GRID}"/>',
+            _text(scale.place(value), top + high + 18, f"{value:.3g}", anchor="middle"),
         ]
-    parts.append(_text(names + wide / 2, height - 12, label, anchor="middle"))
+    parts.append(_text(names + scale.wide / 2, height - 12, label, anchor="middle"))
     for number, row in enumerate(rows):
         above = top + number * group + _GAP / 2
         parts.append(_text(names - 8, above + (group - _GAP) / 2 + 4, row.name, anchor="end"))
-        for nth, value in enumerate(row.values):
-            y = above + nth * _BAR
-            colour = _COLOURS[nth % len(_COLOURS)]
-            length = place(value) - names
-            parts.append(
-                f'<rect x="{names}" y="{y + 1:.1f}" width="{length:.1f}" height="{_BAR - 2}" '
-                f'fill="{colour}"/>'
-            )
-            end = value if nth or row.between is None else max(value, *row.between)
-            parts.append(_text(place(end) + 6, y + _BAR - 3.5, f"{value:,.4g}"))
-        if row.between is not None:
-            low, last = map(place, row.between)
-            y = above + _BAR / 2
-            parts.append(
-                f'<path d="M{low:.1f} {y:.1f}H{last:.1f}M{low:.1f} {y - 4:.1f}v8M{last:.1f} '
-                f'{y - 4:.1f}v8" stroke="{_INK}"/>'
-            )
+        parts += _row(row, scale, above)
     return "\n".join([*parts, "</svg>", ""])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where a value is: ``wide`` pixels right of ``left`` for ``most``."""
+
+    left: float
+    wide: float
+    most: float
+
+    def place(self, value: float) -> float:
+        return self.left + self.wide * value / self.most
+
+
+def _row(row: Bars, scale: _Scale, above: float) -> list[str]:
+    """Return the bars of a row with their values, and its interval."""
+    parts = []
+    for nth, value in enumerate(row.values):
+        y = above + nth * _BAR
+        colour = _COLOURS[nth % len(_COLOURS)]
+        length = scale.place(value) - scale.left
+        end = value if nth or row.between is None else max(value, *row.between)
+        parts += [
+            (
+                f'<rect x="{scale.left}" y="{y + 1:.1f}" width="{length:.1f}" '
+                f'height="{_BAR - 2}" fill="{colour}"/>'
+            ),
+            _text(scale.place(end) + 6, y + _BAR - 3.5, f"{value:,.4g}"),
+        ]
+    if row.between is not None:
+        low, last = map(scale.place, row.between)
+        y = above + _BAR / 2
+        parts.append(
+            f'<path d="M{low:.1f} {y:.1f}H{last:.1f}M{low:.1f} {y - 4:.1f}v8M{last:.1f} '
+            f'{y - 4:.1f}v8" stroke="{_INK}"/>'
+        )
+    return parts
+
+
+def _opening(title: str, *, left: float, height: float) -> list[str]:
+    """Return the start of a drawing, with its title."""
+    return [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+            f'viewBox="0 0 {_WIDTH} {height}" role="img" font-family="sans-serif" font-size="12">'
+        ),
+        f"<title>{escape(title)}</title>",
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        _text(left, 22, title, size=14),
+    ]
 
 
 def _end(values: Iterable[float]) -> float:
