@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,11 +20,12 @@ from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.feed import mapping
-from verso_gateway.feed.batch import batch_of, slices_of
+from verso_gateway.feed.batch import StreamLines, batch_of, slices_of
 from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
 from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
+from verso_ledger import NewJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +95,7 @@ async def ingest_records(
         raise DocumentsRefused("expected at least one record", intaken=about.public())
     make = partial(batch_of, records, {"": name}, arrived_ns=time.time_ns())
     streams = (await reading.off_loop(len(body), make)).streams.values()
-    places = await asyncio.gather(
-        *(context.ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
-    )
-    slices = [
-        spec
-        for stream, place in zip(streams, places, strict=True)
-        for spec in slices_of(name, stream, place)
-    ]
-    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
-    if source is not None:
-        job = replace(job, moved=source.moved(job.tenant, places[0].uid))
+    job = await _job(request, name, streams, source)
     key = key_of(request)
     if key is not None:
         fingerprint = Fingerprint(request)
@@ -122,6 +113,25 @@ async def ingest_records(
         accepted_with=about.public(),
         keep_s=None if source is None else context.settings.feed_keep_s,
     )
+
+
+async def _job(
+    request: Request, name: str, streams: Collection[StreamLines], source: SourcePart | None
+) -> NewJob:
+    """Return the job that stores streams, each at a place that the ledger has reserved."""
+    ledger = context_of(request).ledger
+    places = await asyncio.gather(
+        *(ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
+    )
+    slices = [
+        spec
+        for stream, place in zip(streams, places, strict=True)
+        for spec in slices_of(name, stream, place)
+    ]
+    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    if source is None:
+        return job
+    return replace(job, moved=source.moved(job.tenant, places[0].uid))
 
 
 def _decoded(body: bytes, fields: FieldMap, labels: Mapping[str, str]) -> list[Decoded]:
