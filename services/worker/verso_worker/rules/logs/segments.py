@@ -95,22 +95,31 @@ def coded(
     blocks = pool.map(coded_block, *zip(*starts, strict=True)) if starts else iter(())
     found = []
     for start, stop in _parts(begin, end):
-        whole = line_arrays.take(parsed.lines, np.arange(start, stop))
         own = list(islice(blocks, -(-(stop - start) // BLOCK_LINES)))
-        when = read_times(whole, place.times)
-        span = _span(when)
-        flags = ASCENDING if _ascends(whole, when, place.times) else 0
-        front = Front(
-            flags=flags | (OPEN if is_open and stop == end else 0),
-            lines=stop - start,
-            times=place.times,
-            inventory=Inventory.of(parsed.shapes[start:stop]),
-            filter=filters.build(parsed, first=start, count=stop - start, block_lines=BLOCK_LINES),
-            sizes=tuple(map(len, own)),
-        )
-        segment = Segment(place.stream, place.first + start, stop - start, *span, flags=front.flags)
-        found.append(SegmentWrite(segment, front.pack(own), len(whole.data)))
+        opened = is_open and stop == end
+        found.append(_segment(parsed, place, own, start=start, stop=stop, is_open=opened))
     return found
+
+
+def _segment(
+    parsed: Parsed, place: Place, blocks: Sequence[bytes], *, start: int, stop: int, is_open: bool
+) -> SegmentWrite:
+    """Return the segment of lines [start, stop), with its blocks behind what is said of them."""
+    whole = line_arrays.take(parsed.lines, np.arange(start, stop))
+    when = read_times(whole, place.times)
+    flags = ASCENDING if _ascends(whole, when, place.times) else 0
+    front = Front(
+        flags=flags | (OPEN if is_open else 0),
+        lines=stop - start,
+        times=place.times,
+        inventory=Inventory.of(parsed.shapes[start:stop]),
+        filter=filters.build(parsed, first=start, count=stop - start, block_lines=BLOCK_LINES),
+        sizes=tuple(map(len, blocks)),
+    )
+    segment = Segment(
+        place.stream, place.first + start, stop - start, *_span(when), flags=front.flags
+    )
+    return SegmentWrite(segment, front.pack(blocks), len(whole.data))
 
 
 def _parts(begin: int, end: int) -> list[tuple[int, int]]:
