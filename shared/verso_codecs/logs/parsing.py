@@ -325,6 +325,20 @@ def _split_run(data: Bytes, begin: Int, end: Int, classes: Int) -> tuple[Int, In
 
 
 @inlined
+def _add_stamp(row: Bytes, length: Int, slots: Slots, at: Int, begin: Int, found: State) -> None:
+    """Write the form of a matched time behind a shape, and the time as the value `at`."""
+    row[length] = STAMP
+    for index in range(STAMP_BYTES - 1):
+        row[length + 1 + index] = found[FORM + index]
+    row[length + STAMP_BYTES] = 48 + found[FRACTION]
+    slots.kinds[at] = TIME
+    slots.numbers[at] = found[VALUE]
+    slots.widths[at] = found[FRACTION]
+    slots.begins[at] = begin
+    slots.hashes[at] = number_hash(found[VALUE], np.int64(found[FRACTION]))
+
+
+@inlined
 def _parse_line(  # noqa: C901 (one pass over the bytes, every case in turn)
     data: Bytes, line: Int, end: Int, row: Bytes, slots: Slots, first: Int, found: State
 ) -> tuple[Int, Int]:
@@ -354,16 +368,8 @@ def _parse_line(  # noqa: C901 (one pass over the bytes, every case in turn)
         size = position - begin
         starts_time = size == 3 or ((size == 2 or size == 4 or size == 6) and classes == _DIGIT)
         if starts_time and match_stamp(data, begin, end, begin == line, found):
-            row[length] = STAMP
-            for index in range(STAMP_BYTES - 1):
-                row[length + 1 + index] = found[FORM + index]
-            row[length + STAMP_BYTES] = 48 + found[FRACTION]
+            _add_stamp(row, length, slots, at, begin, found)
             length += 1 + STAMP_BYTES
-            slots.kinds[at] = TIME
-            slots.numbers[at] = found[VALUE]
-            slots.widths[at] = found[FRACTION]
-            slots.begins[at] = begin
-            slots.hashes[at] = number_hash(found[VALUE], np.int64(found[FRACTION]))
             at += 1
             position = begin + found[LENGTH]
             continue

@@ -12,7 +12,7 @@ Dillinger et al. 2022, "Fast succinct retrieval and approximate membership using
 The table is stored column by column, each a string of bits, the lowest first.
 """
 
-# Compiled with what it imports: e4d2632942292f18
+# Compiled with what it imports: 6a3addf40cdbabfd
 
 import numpy as np
 

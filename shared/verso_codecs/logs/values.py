@@ -7,7 +7,7 @@ compared with up to seven candidates (`candidates`); if it is none of them it is
 Values coded or learnt so far stand in `Memory`, in order; what refers to them is found by hash.
 """
 
-# Compiled with what it imports: e7409c865fae4e46
+# Compiled with what it imports: 801486ed71f837ff
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,27 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 @inlined
+def _code_unguessed(model: Model, state: State, pair: Int, number: Int) -> Int:
+    """Code the number of a shape that no guess told; return it."""
+    last: Int = state[SHAPE_1]
+    set_contexts(
+        model,
+        mix(last, np.int64(-3)),
+        np.int64(12345),
+        mix(pair, np.int64(-4)),
+        mix(state[GUESSES] & 63, np.int64(-5)),
+        mix(state[SHAPE_2], np.int64(-6)),
+        np.int64(54321),
+    )
+    bits = code_symbol(model, np.int64(FOR_SHAPE), last, bits_of(number), np.int64(5))
+    turn_contexts(model, bits)
+    low = max(bits - 1, 0)
+    rest: Int = number & ((np.int64(1) << low) - 1)
+    rest = code_symbol(model, np.int64(FOR_SHAPE_REST), last, rest, low)
+    return ((np.int64(1) << low) | rest) if bits > 0 else np.int64(0)
+
+
+@inlined
 def _code_shape(model: Model, memory: Memory, shape_count: Int, number: Int) -> Int:
     """Code the number of a line's shape; return it, or set FAULT."""
     state, follows = memory.state, memory.follows
@@ -101,21 +122,7 @@ def _code_shape(model: Model, memory: Memory, shape_count: Int, number: Int) -> 
             number = pick - 1
             break
     if found == 4:
-        set_contexts(
-            model,
-            mix(last, np.int64(-3)),
-            np.int64(12345),
-            mix(pair, np.int64(-4)),
-            mix(guesses & 63, np.int64(-5)),
-            mix(older, np.int64(-6)),
-            np.int64(54321),
-        )
-        bits = code_symbol(model, np.int64(FOR_SHAPE), last, bits_of(number), np.int64(5))
-        turn_contexts(model, bits)
-        low = max(bits - 1, 0)
-        rest: Int = number & ((np.int64(1) << low) - 1)
-        rest = code_symbol(model, np.int64(FOR_SHAPE_REST), last, rest, low)
-        number = ((np.int64(1) << low) | rest) if bits > 0 else np.int64(0)
+        number = _code_unguessed(model, state, pair, number)
         if number >= shape_count:
             state[FAULT] = 1
             return np.int64(0)
