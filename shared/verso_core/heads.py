@@ -63,7 +63,7 @@ A best label is replaced by ``none_label`` where the signal ``scope`` is below t
 
 Of a head that answers there is one, ``calibrated``: score - null score, from which its scale and
 offset make the probability that the best answer is right, that is, that its word F1 against a right
-one is 0.5 or more (SQuAD's measure).
+one is 0.5 or more (SQuAD's measure). A ``relevance`` corrects the null score first.
 
 ``signals.npz`` holds, for those that need them: ``class_means`` (C, F), ``mean`` (F,),
 ``precision`` and ``background_precision`` (F, F), floating; ``references`` (N, F) int8, unit rows
@@ -230,6 +230,21 @@ class Source(_Model):
     )
 
 
+class Relevance(_Model):
+    """How likely a context answers a question, by the sentence of its best answer.
+
+    ``weight * (cosine - usual)`` is taken off the context's null score. The cosine is that of the
+    question's vector and the sentence's.
+    """
+
+    weight: FiniteFloat = Field(gt=0)
+    usual: FiniteFloat = Field(description="the mean cosine of the questions it was fitted on")
+
+    def corrected(self, null_score: float, cosine: float) -> float:
+        """Return the null score of a context whose best sentence has this cosine."""
+        return null_score - self.weight * (cosine - self.usual)
+
+
 class Calibration(_Model):
     """How a head's outputs become decisions, fitted on data that the head was not trained on."""
 
@@ -245,6 +260,9 @@ class Calibration(_Model):
     )
     null_threshold: FiniteFloat | None = Field(
         default=None, description="an answer is given where its score - null score is above this"
+    )
+    relevance: Relevance | None = Field(
+        default=None, description="corrects the null score of a context, where answers are read"
     )
     scope: Scope | None = None
     sources: dict[str, Source] = Field(
@@ -367,13 +385,15 @@ class Head(_Model):
             raise ValueError("expected max_chunks where documents are read, and only there")
         if self.terms and self.reads is not Reads.DOCUMENT:
             raise ValueError("expected terms only where documents are read")
+        if self.calibration.relevance is not None and self.task is not Task.ANSWER:
+            raise ValueError("expected a relevance only where answers are read")
         if self.calibration.scope is not None and self.none_label is None:
             raise ValueError("expected none_label of a head with a calibration of scope")
         return self
 
 
 _LATER = ("chunk", "text_unit", "max_chunks", "terms")
-_LATER_CALIBRATION = ("scope", "sources", "usual")
+_LATER_CALIBRATION = ("relevance", "scope", "sources", "usual")
 """Fields that heads of earlier versions do not have."""
 
 

@@ -34,6 +34,9 @@ SHORT_SENTENCE_BYTES = 20
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n\f]+")
 """What separates two sentences or lines."""
 
+_SENTENCE_CHARACTERS = 300
+"""Of a sentence, to each side of what it is around."""
+
 PAGE_END = b"\f"
 """Ends every page but the last in the text of a file with pages, as pdftotext writes it."""
 
@@ -45,6 +48,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SENTENCE_END_BYTES = re.compile(SENTENCE_END.pattern.encode())
 _SENTENCES_WITHIN_BYTES = 32_768
 _RECORD = re.compile(r"^(?P<document>.+)#(?P<chunk>\d{1,9})$", re.DOTALL)
+
+
+def sentence_around(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the sentence or line around characters [start, end), at most 300 to each side."""
+    first = max(0, start - _SENTENCE_CHARACTERS)
+    last = min(len(text), end + _SENTENCE_CHARACTERS)
+    before = list(SENTENCE_END.finditer(text, first, start))
+    after = SENTENCE_END.search(text, end, last)
+    return (before[-1].end() if before else first), (after.start() if after else last)
 
 
 def check_document_id(document: object) -> str:

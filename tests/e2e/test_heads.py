@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx2
+import numpy as np
 import psutil
 import pytest
 
 from verso_client import Client, Document
 from verso_core import heads, registry
-from verso_core.heads import Portion
+from verso_core.heads import Calibration, Portion, Relevance
 from verso_core.jobs import SearchMode
 from verso_core.registry import Channel
 
@@ -50,10 +51,14 @@ def ask(http: httpx2.Client, path: str, /, **body: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def reads_the_end(http: httpx2.Client, platform: Platform) -> str:
     """The head ``kinds`` as one that reads the last chunk where a request does not say."""
+    return published(http, platform, "kinds", name="at-the-end", chunk=Portion.LAST)
+
+
+def published(http: httpx2.Client, platform: Platform, of: str, **changes: Any) -> str:
+    """Publish a changed copy of a head and return its name once it is served."""
     models = platform.data / "models"
-    [source] = (models / "heads" / "kinds").iterdir()
-    head = heads.load(source).head.model_copy(update={"name": "at-the-end", "chunk": Portion.LAST})
-    head = heads.named(head)
+    [source] = (models / "heads" / of).iterdir()
+    head = heads.named(heads.load(source).head.model_copy(update=changes))
     folder = shutil.copytree(source, models / "heads" / head.name / head.version)
     (folder / heads.HEAD_NAME).write_text(head.model_dump_json())
     registry.assign(models, Channel.STABLE, head.version, head=head.name)
@@ -277,6 +282,32 @@ def test_a_cancelled_answer_frees_the_engine(headed: Platform, http: httpx2.Clie
     finally:
         engine.resume()
     assert at_rest() - start < whole_s
+
+
+def test_the_sentence_of_an_answer_moves_its_null_score(
+    http: httpx2.Client, verso: Client, platform: Platform
+) -> None:
+    relevance = Relevance(weight=2.0, usual=0.1)
+    moved = published(
+        http, platform, "qa", name="qa-moved", calibration=Calibration(relevance=relevance)
+    )
+    body = {"question": QUESTION, "contexts": [FILLER + LINES["retry"], LINES["frame"]]}
+    plain, found = (ask(http, "/v1/answer", head=name, **body) for name in ("qa", moved))
+    sentences = [
+        body["contexts"][one["context"]][one["evidence"]["start"] : one["evidence"]["end"]]
+        for one in found["answers"]
+    ]
+    vectors = np.array([one.embedding for one in verso.embed([QUESTION, *sentences])])
+    nulls = {one["context"]: one["null_score"] for one in plain["answers"]}
+    [first] = nulls  # the best parts are of one context, whose best sentence corrects all of them
+    expected = relevance.corrected(nulls[first], float(vectors[1] @ vectors[0]))
+    assert [one["context"] for one in found["answers"]] == [first] * len(found["answers"])
+    assert [one["null_score"] for one in found["answers"]] == pytest.approx(
+        [expected] * len(found["answers"]), abs=1e-3
+    )
+    assert abs(expected - nulls[first]) > 0.1
+    margins = [one["score"] - one["null_score"] for one in found["answers"]]
+    assert margins == sorted(margins, reverse=True)
 
 
 def test_no_answer_is_an_answer(http: httpx2.Client) -> None:

@@ -19,6 +19,7 @@ from verso_core.heads import (
     Lineage,
     Portion,
     Reads,
+    Relevance,
     SignalName,
     Stack,
     Task,
@@ -175,3 +176,25 @@ def test_an_error_rate_lies_between_0_and_1(rate: str) -> None:
 def test_a_stack_is_not_made_of_itself() -> None:
     with pytest.raises(ValidationError, match="other than stack"):
         Calibration(stack=Stack(bias=0.0, weights={SignalName.STACK: 1.0}))
+
+
+def test_a_relevance_is_part_of_a_heads_version_and_its_absence_is_not() -> None:
+    head = Head(**ANSWER)
+    relevance = Relevance(weight=2.0, usual=0.5)
+    calibration = head.calibration.model_copy(update={"relevance": relevance})
+    assert version_of(head.model_copy(update={"calibration": calibration})) != version_of(head)
+    before = head.model_dump(mode="json")
+    assert before["calibration"].pop("relevance") is None
+    assert version_of(Head.model_validate(before)) == version_of(head)
+
+
+def test_only_a_head_that_answers_has_a_relevance() -> None:
+    calibration = Calibration(relevance=Relevance(weight=2.0, usual=0.5))
+    with pytest.raises(ValidationError, match="only where answers are read"):
+        Head(**CLASSIFY | {"calibration": calibration, "none_label": None})
+
+
+def test_a_sentence_like_the_question_lowers_the_null_score() -> None:
+    relevance = Relevance(weight=2.0, usual=0.5)
+    assert relevance.corrected(1.0, 0.5) == 1.0
+    assert relevance.corrected(1.0, 0.75) == 0.5

@@ -22,6 +22,7 @@ from studies.quality.squad import Part
 from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core import heads, manifest
 from verso_core.heads import Reads, Task
+from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
@@ -235,7 +236,11 @@ def _ship_reader(
 ) -> heads.Head:
     only = module.only(config.layers)
     dev, rest = (squad.read(job.data, part) for part in (Part.DEV, Part.EVAL))
-    figures = reading.measured(only, base, config, validation=dev, test=rest)
+    encode = EncoderGraph(job.artifact, threads=recipe.threads).encode
+    figures = reading.measured(only, base, config, encode=encode, validation=dev, test=rest)
+    notes = list(_READER_NOTES)
+    if figures.relevance is not None:
+        notes += ["", reading.relevance_note(figures.relevance)]
     samples = [
         window
         for window in questions.windows(
@@ -265,7 +270,7 @@ def _ship_reader(
                 "eval, not tuned": (0.0, figures.untuned),
             },
             auroc=figures.auroc,
-            notes=_READER_NOTES,
+            notes=notes,
         ),
         calibration=figures.calibration,
         metrics={

@@ -16,7 +16,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from verso_core.heads import Signal
+from verso_core.heads import Relevance, Signal, SignalName
+from verso_core.texts import sentence_around
 from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
-from verso_training.heads.confidence import fit_platt
+from verso_training.heads.confidence import fit_platt, fit_stack
 from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
@@ -39,6 +40,10 @@ RIGHT_F1 = 0.5
 _BINS = 10
 _LEAST = -100.0
 """Margin of a context in which no span can be an answer."""
+_FEWEST_JUDGED = 100
+"""Right answers, and wrong ones, that a relevance is fitted on at least: it has three numbers."""
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+"""Unit vectors of texts. Shape: (texts, D)."""
 Logits = Callable[[Sequence[Window]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Start and end logits of windows. Shape: twice (B, T)."""
 
@@ -131,11 +136,13 @@ class Answer:
         score: s_start + e_end of the best span in any window.
         null: s_0 + e_0 of the window with the lowest "no answer" score: a window without an
             answer does not refute another that has one.
+        place: Its characters in the context, [start, end).
     """
 
     text: str
     score: float
     null: float
+    place: tuple[int, int] = (0, 0)
 
     @property
     def margin(self) -> float:
@@ -182,12 +189,12 @@ def _best(
         return Answer("", -1e9, null)
     first = window.offsets[spans[0].start - window.context_from][0]
     last = window.offsets[spans[0].end - window.context_from][1]
-    return Answer(context[first:last], spans[0].score, null)
+    return Answer(context[first:last], spans[0].score, null, (first, last))
 
 
 def _merged(one: Answer, other: Answer) -> Answer:
     better = one if one.score >= other.score else other
-    return Answer(better.text, better.score, min(one.null, other.null))
+    return replace(better, null=min(one.null, other.null))
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -247,6 +254,57 @@ def marks(
         100 * float(words[has].mean()) if has.any() else float("nan"),
         100 * float(em[~has].mean()) if (~has).any() else float("nan"),
     )
+
+
+def sentence_cosines(
+    questions: Sequence[Question], answers: Sequence[Answer], encode: Encode
+) -> NDArray[np.float32]:
+    """Return the cosine of each question with the sentence of its best answer. Shape: (N,)."""
+    sentences = [
+        row.context[slice(*sentence_around(row.context, *one.place))]
+        for row, one in zip(questions, answers, strict=True)
+    ]
+    texts = list(dict.fromkeys([*(row.question for row in questions), *sentences]))
+    if not texts:
+        return np.zeros(0, np.float32)
+    vectors = dict(zip(texts, encode(texts), strict=True))
+    cosines = [
+        vectors[row.question] @ vectors[sentence]
+        for row, sentence in zip(questions, sentences, strict=True)
+    ]
+    return np.array(cosines, np.float32)
+
+
+def fit_relevance(
+    questions: Sequence[Question], answers: Sequence[Answer], cosines: NDArray[np.float32]
+) -> Relevance | None:
+    """Fit how much the cosine of an answer's sentence says beside the margin.
+
+    A logistic regression of whether the answer is right, on margin and cosine; the ratio of their
+    weights moves the null score. None where too few answers are right or wrong, or where the cosine
+    says nothing.
+    """
+    margins, right = _judged(questions, answers)
+    if min(right.sum(), (~right).sum()) < _FEWEST_JUDGED:
+        return None
+    usual = float(cosines.mean())
+    values = {SignalName.MARGIN: margins, SignalName.KNN: cosines - np.float32(usual)}
+    found = fit_stack(values, right, names=tuple(values)).weights
+    if min(found.values()) <= 0:
+        return None
+    return Relevance(weight=found[SignalName.KNN] / found[SignalName.MARGIN], usual=usual)
+
+
+def corrected(
+    answers: Sequence[Answer], cosines: NDArray[np.float32], relevance: Relevance | None
+) -> list[Answer]:
+    """Return answers with the null score that a worker serves."""
+    if relevance is None:
+        return list(answers)
+    return [
+        replace(one, null=relevance.corrected(one.null, float(cosine)))
+        for one, cosine in zip(answers, cosines, strict=True)
+    ]
 
 
 def fit_margin(questions: Sequence[Question], answers: Sequence[Answer]) -> Signal:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
-from verso_core.heads import Calibration, Signal, SignalName
+from verso_core.heads import Calibration, Relevance, Signal, SignalName
 from verso_core.questions import Paragraph
+from verso_training.artifact.graphs import EncoderGraph
 from verso_training.heads import graph, questions, reader, shipping
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.context import HeadReport, TrainingContext
@@ -26,7 +27,14 @@ from verso_training.heads.fitting import Budget
 from verso_training.heads.graph import Start, shaped
 from verso_training.heads.modules import SpanReader
 from verso_training.heads.questions import Parts, Question, Window
-from verso_training.heads.reader import Answer, Marks, answerable, best_threshold, marks
+from verso_training.heads.reader import (
+    Answer,
+    Encode,
+    Marks,
+    answerable,
+    best_threshold,
+    marks,
+)
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import RowSplit, digest
 from verso_training.heads.shipping import Trained
@@ -45,6 +53,7 @@ class Figures:
         test: Marks at that threshold, on questions not used for choices.
         untuned: The same at threshold 0.
         auroc: Of the margin, test questions with an answer against those without; may be NaN.
+        relevance: Corrects the null scores of all these figures; fitted on validation questions.
         answered: Makes the probability that the best answer is right out of its margin, fitted on
             validation questions.
         reliability: Metrics of it on test questions.
@@ -55,6 +64,7 @@ class Figures:
     test: Marks
     untuned: Marks
     auroc: float
+    relevance: Relevance | None
     answered: Signal
     reliability: dict[str, float]
 
@@ -62,7 +72,9 @@ class Figures:
     def calibration(self) -> Calibration:
         """Return what the figures decide of a head."""
         return Calibration(
-            null_threshold=self.threshold, signals={SignalName.CALIBRATED: self.answered}
+            null_threshold=self.threshold,
+            relevance=self.relevance,
+            signals={SignalName.CALIBRATED: self.answered},
         )
 
 
@@ -102,6 +114,7 @@ def train_reader(
         only,
         base,
         config,
+        encode=EncoderGraph(context.artifact, threads=recipe.threads).encode,
         validation=parts.of[RowSplit.VALIDATION],
         test=parts.of[RowSplit.TEST],
     )
@@ -149,16 +162,30 @@ def measured(
     base: Backbone,
     config: AnswerConfig,
     *,
+    encode: Encode,
     validation: Sequence[Question],
     test: Sequence[Question],
 ) -> Figures:
-    """Choose the null threshold on validation questions and measure on test questions."""
+    """Choose the null threshold on validation questions and measure on test questions.
+
+    Args:
+        only: What is exported.
+        base: The encoder that it adapts.
+        config: Of the windows.
+        encode: The artifact's own encoder, as a worker runs it.
+        validation: Chosen with.
+        test: Measured on.
+    """
     logits = reader.logits_of(only)
 
-    def read(rows: Sequence[Question]) -> list[Answer]:
-        return reader.answers(rows, base.tokenizer, logits=logits, config=config)
+    def read(rows: Sequence[Question]) -> tuple[list[Answer], NDArray[np.float32]]:
+        found = reader.answers(rows, base.tokenizer, logits=logits, config=config)
+        return found, reader.sentence_cosines(rows, found, encode)
 
-    chosen, final = read(validation), read(test)
+    (chosen, near), (final, far) = read(validation), read(test)
+    relevance = reader.fit_relevance(validation, chosen, near)
+    chosen = reader.corrected(chosen, near, relevance)
+    final = reader.corrected(final, far, relevance)
     threshold = best_threshold(validation, chosen)
     answered = reader.fit_margin(validation, chosen)
     return Figures(
@@ -167,8 +194,17 @@ def measured(
         marks(test, final, null_threshold=threshold),
         marks(test, final, null_threshold=0.0),
         answerable(test, final),
+        relevance,
         answered,
         reader.reliability(test, final, answered),
+    )
+
+
+def relevance_note(relevance: Relevance) -> str:
+    """Return what a card says of the correction of null scores."""
+    return (
+        f"The null score is lowered by {relevance.weight:.2f} for each unit of cosine between the "
+        f"question and the answer's sentence above {relevance.usual:.2f}, as fitted there."
     )
 
 
@@ -238,6 +274,8 @@ def _card(
     if parts.contradicted:
         notes.append(f"Dropped, with an answer and without one: {parts.contradicted}.")
     notes.append("The null threshold is chosen on validation questions only.")
+    if figures.relevance is not None:
+        notes.append(relevance_note(figures.relevance))
     rows = {
         "validation": (figures.threshold, figures.validation),
         "test": (figures.threshold, figures.test),

@@ -3,7 +3,8 @@
     1. Contexts are the texts of the request, or the reconstructed texts of the records nearest to
        the question.
     2. The head reads every context in windows. For each context it returns the best spans, and the
-       null score: the score of "there is no answer here".
+       null score: the score of "there is no answer here". A head with a relevance lowers it where
+       the sentence of the best span is like the question.
     3. Spans of all contexts are ordered by score - null score. The best one is the answer if the
        difference is above the head's threshold; otherwise there is no answer.
 
@@ -15,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from verso_core.errors import VersoError
-from verso_core.heads import Calibration, Task
+from verso_core.heads import Calibration, Relevance, Task
 from verso_core.jobs import Collection, ItemError, Result, SearchItem, Slice
 from verso_core.jobs.heads.answer import (
     Answered,
@@ -34,7 +35,7 @@ from verso_core.jobs.heads.answer import (
 from verso_core.jobs.heads.models import Place
 from verso_core.jobs.models import record_name, text_field
 from verso_core.jobs.search import Hits
-from verso_core.texts import PAGE_END, SENTENCE_END
+from verso_core.texts import PAGE_END, sentence_around
 from verso_worker.records import confidence
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
@@ -43,7 +44,6 @@ from verso_worker.rules.ports.outcome import OnPart
 from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 
-_EVIDENCE_CHARACTERS = 300
 _GROUP_BYTES = 4096
 """Of contexts that are read before a caller who follows hears of them: about a second of a core."""
 
@@ -247,7 +247,7 @@ class Answer:
             **fields,
             score=span.score,
             null_score=null_score,
-            evidence=context.place(*_sentence(context.read, span)),
+            evidence=context.place(*sentence_around(context.read, span.start, span.end)),
         )
 
     def _before(self, collection: Collection | None, chunk: Chunk | None) -> bytes | None:
@@ -314,11 +314,35 @@ def _read(
 ) -> list[Found]:
     texts = [context.read for context in contexts]
     # Also called without contexts: a question that is too long is an error then, too.
-    return head.run(
+    found = head.run(
         lambda e, name, version: e.answer(
             name, version, question=question, contexts=texts or [" "], count=count
         )
     )[: len(texts)]
+    relevance = head.head.calibration.relevance
+    return found if relevance is None else _corrected(head, relevance, question, texts, found)
+
+
+def _corrected(
+    head: ServedHead,
+    relevance: Relevance,
+    question: bytes,
+    texts: Sequence[str],
+    found: Sequence[Found],
+) -> list[Found]:
+    """Return what was found, each null score corrected by the sentence of the best span."""
+    places = [
+        sentence_around(text, one.spans[0].start, one.spans[0].end) if one.spans else (0, 0)
+        for text, one in zip(texts, found, strict=True)
+    ]
+    sentences = [text[start:end].encode() for text, (start, end) in zip(texts, places, strict=True)]
+    vectors = head.model.recorder.engine.encode([question, *sentences]).vectors
+    return [
+        replace(one, null_score=relevance.corrected(one.null_score, float(cosine)))
+        if one.spans
+        else one
+        for one, cosine in zip(found, vectors[1:] @ vectors[0], strict=True)
+    ]
 
 
 def _ranked(read: Sequence[Found], *, count: int) -> list[tuple[int, Span]]:
@@ -330,15 +354,6 @@ def _ranked(read: Sequence[Found], *, count: int) -> list[tuple[int, Span]]:
     ]
     spans.sort(key=lambda one: (-one[0], one[1], one[2].start))
     return [(n, span) for _, n, span in spans[:count]]
-
-
-def _sentence(text: str, span: Span) -> tuple[int, int]:
-    """Return the sentence or line around a span, at most 300 characters to either side."""
-    start = max(0, span.start - _EVIDENCE_CHARACTERS)
-    end = min(len(text), span.end + _EVIDENCE_CHARACTERS)
-    before = list(SENTENCE_END.finditer(text, start, span.start))
-    after = SENTENCE_END.search(text, span.end, end)
-    return (before[-1].end() if before else start), (after.start() if after else end)
 
 
 def _split(item: AnswerItem) -> list[bytes]:

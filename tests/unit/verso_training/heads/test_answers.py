@@ -1,6 +1,7 @@
 """Readers: windows over contexts, the best span, marks, thresholds."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,49 @@ def test_the_margin_tells_what_can_be_answered() -> None:
     answers = [Answer("a", 2.0, 0.0), Answer("b", 1.0, 0.0)]
     assert reader.answerable(questions, answers) == 1.0
     assert np.isnan(reader.answerable(questions[:1], answers[:1]))
+
+
+def _judged(told: float) -> tuple[list[Question], list[Answer], np.ndarray]:
+    """Return questions, answers and cosines that tell the right ones from the wrong ones."""
+    rng = np.random.default_rng(0)
+    right = rng.random(400) < 0.5
+    questions = [Question(str(n), "", "", ("cat",) if one else ()) for n, one in enumerate(right)]
+    margins = right + rng.normal(size=400)
+    answers = [Answer("cat", float(margin), 0.0) for margin in margins]
+    return questions, answers, (told * right + 0.2 * rng.normal(size=400)).astype(np.float32)
+
+
+def test_a_cosine_that_tells_right_answers_from_wrong_ones_moves_the_null_score() -> None:
+    questions, answers, cosines = _judged(0.3)
+    relevance = reader.fit_relevance(questions, answers, cosines)
+    assert relevance is not None
+    assert relevance.usual == pytest.approx(cosines.mean())
+    moved = reader.corrected(answers, cosines, relevance)
+    assert reader.answerable(questions, moved) > reader.answerable(questions, answers)
+    assert np.mean([one.null for one in moved]) == pytest.approx(0.0, abs=1e-4)
+    assert [one.score for one in moved] == [one.score for one in answers]
+
+
+def test_a_cosine_that_says_the_contrary_or_few_answers_leave_the_null_score() -> None:
+    questions, answers, cosines = _judged(-0.3)
+    assert reader.fit_relevance(questions, answers, cosines) is None
+    questions, answers, cosines = _judged(0.3)
+    assert reader.fit_relevance(questions[:150], answers[:150], cosines[:150]) is None
+    assert reader.corrected(answers, cosines, None) == answers
+
+
+def test_the_sentence_of_an_answer_is_compared_with_its_question() -> None:
+    question = Question("1", "Who restarts?", CONTEXT, ("the queue",))
+    place = CONTEXT.index("the queue"), CONTEXT.index("the queue") + len("the queue")
+    asked: list[str] = []
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        asked.extend(texts)
+        return np.array([[1.0, 0.0], [0.6, 0.8]], np.float32)
+
+    cosines = reader.sentence_cosines([question], [Answer("the queue", 0.0, 0.0, place)], encode)
+    assert asked == ["Who restarts?", CONTEXT.split(". ")[1]]
+    assert cosines == pytest.approx([0.6])
 
 
 def test_a_question_that_leaves_no_room_is_refused_by_name() -> None:

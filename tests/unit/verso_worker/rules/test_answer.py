@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_worker.records.outputs import Span
-from verso_worker.rules.answer import Context, _sentence
+from verso_core.texts import sentence_around
+from verso_worker.rules.answer import Context
 
 
 @given(st.text(max_size=60), st.data())
@@ -42,7 +42,7 @@ def test_evidence_is_the_sentence_or_line_of_the_answer() -> None:
     text = "One is here. Two stands here! Three\nfour"
     for answer, sentence in (("is", "One is here."), ("stands", "Two stands here!")):
         at = text.index(answer)
-        start, end = _sentence(text, Span(at, at + len(answer), 0.0))
+        start, end = sentence_around(text, at, at + len(answer))
         assert text[start:end] == sentence
-    start, end = _sentence("x" * 5000, Span(2000, 2004, 0.0))
+    start, end = sentence_around("x" * 5000, 2000, 2004)
     assert (start, end) == (1700, 2304)

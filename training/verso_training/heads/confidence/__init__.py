@@ -5,6 +5,7 @@ from verso_training.heads.confidence.calibration import (
     Outputs,
     calibrate,
     fit_platt,
+    fit_stack,
     fit_temperature,
     thresholds,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "Report",
     "calibrate",
     "fit_platt",
+    "fit_stack",
     "fit_temperature",
     "macro_f1",
     "refusals",
