@@ -75,10 +75,10 @@ class Evidence:
         """Return some rows."""
         return Evidence(*(getattr(self, one.name)[rows] for one in fields(self)))
 
-    def columns(self, groups: Iterable[str]) -> Floats:
-        """Return the values of groups of features."""
-        wanted = set(groups)
-        return self.values[:, [at for at, (group, _) in enumerate(COLUMNS) if group in wanted]]
+    def columns(self, names: Iterable[str]) -> Floats:
+        """Return the values of features, by their names or by those of their groups."""
+        wanted = set(names)
+        return self.values[:, [at for at, known in enumerate(COLUMNS) if wanted & {*known}]]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ score; a verifier is another, learnt from :mod:`studies.answers.evidence`.
 4. Figures are of all questions together. Gains over the margin are paired; intervals are drawn over
    paragraphs, whose questions are right or wrong together.
 
-The verifiers are logistic regressions on growing groups of features, one boosted table of trees on
-all of them and a logistic regression on the reader's own states. A learning curve shows whether
-more questions would help.
+The verifiers are logistic regressions on one more number, and on growing groups of features;
+boosted trees on all of them; and a logistic regression on the reader's own states as well. A
+learning curve shows whether more questions would help.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ def margin(_: Evidence, scored: Evidence) -> Floats:
     return scored.columns(("margin",))[:, 0].astype(np.float64)
 
 
-def logistic(groups: Sequence[str], *, right: bool = False) -> Verifier:
-    """Return a logistic regression on groups of features.
+def logistic(names: Sequence[str], *, right: bool = False) -> Verifier:
+    """Return a logistic regression on features.
 
     Args:
-        groups: Of features.
+        names: Of features, or of groups of them.
         right: Whether it learns that the span is right, not that the question has an answer.
     """
 
     def verify(fitted: Evidence, scored: Evidence) -> Floats:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH, max_iter=2000))
-        model.fit(fitted.columns(groups), _target(fitted, right=right))
-        return np.asarray(model.decision_function(scored.columns(groups)), np.float64)
+        model.fit(fitted.columns(names), _target(fitted, right=right))
+        return np.asarray(model.decision_function(scored.columns(names)), np.float64)
 
     return verify
 
@@ -116,7 +116,15 @@ def part_of(verifier: Verifier, share: float, *, seed: int) -> Verifier:
 
 def verifiers() -> dict[str, Verifier]:
     """Return what is compared with the margin, by name."""
-    found: dict[str, Verifier] = {}
+    found = {
+        f"margin and {title}, learning what is right": logistic(("margin", name), right=True)
+        for name, title in (
+            ("cosine_sentence", "cosine of the sentence"),
+            ("cosine_text", "cosine of the text"),
+            ("pairs_sentence", "`pairs` of the sentence"),
+            ("alone", "a reading of the sentence"),
+        )
+    }
     for count in range(2, len(_ALL) + 1):
         name = "reader's pass" if count == 2 else f"... and {_TITLES[_ALL[count - 1]]}"
         found[name] = logistic(_ALL[:count])
@@ -271,7 +279,7 @@ def compared(dev: Evidence) -> dict[str, Figures]:
     """Return the figures of the margin and of every verifier on held-out articles."""
     every = logistic(_ALL)
     named = {
-        "the margin, as shipped": margin,
+        "the margin": margin,
         **verifiers(),
         **{
             f"all, {100 * share:.0f} % of the paragraphs": part_of(every, share, seed=0)
