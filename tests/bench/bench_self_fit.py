@@ -217,7 +217,7 @@ def main() -> None:
     artifact = (arguments.artifact or find_artifact()).resolve()
     rows = _kept(arguments.keep)
     done = {row["set"] for row in rows}
-    for found in record_sets.record_sets(arguments.data, arguments.sets):
+    for found in record_sets.record_sets(arguments.data, arguments.sets, fit_bytes=None):
         if found.name in done:
             continue
         with tempfile.TemporaryDirectory(prefix="verso-", ignore_cleanup_errors=True) as folder:

@@ -40,11 +40,14 @@ class RecordSet:
     test: list[bytes]
 
 
-def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator[RecordSet]:
+def record_sets(
+    folder: Path | None, names: list[str] | None = None, *, fit_bytes: int | None = FIT_BYTES
+) -> Iterator[RecordSet]:
     """Yield the sets that are in a data folder, without one the shipped corpus' kinds, or the
     named.
 
-    The corpus' texts are from the test parts of those sets.
+    The corpus' texts are from the test parts of those sets. Of a first part the last ``fit_bytes``
+    are kept; None keeps all.
     """
     for name, found in texts.corpus_by_kind().items():
         if folder is None if names is None else name in names:
@@ -56,7 +59,9 @@ def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator
             fit, test = read(folder)
         except FileNotFoundError:
             continue
-        yield RecordSet(name, _capped(list(_pieces(fit))), list(_pieces(test)))
+        pieces = list(_pieces(fit))
+        first = pieces if fit_bytes is None else _capped(pieces, most=fit_bytes)
+        yield RecordSet(name, first, list(_pieces(test)))
 
 
 def spread(found: Sequence[T], count: int) -> Iterator[T]:
@@ -103,13 +108,13 @@ def _pieces(found: list[str]) -> Iterator[bytes]:
             yield data
 
 
-def _capped(found: list[bytes]) -> list[bytes]:
+def _capped(found: list[bytes], *, most: int) -> list[bytes]:
     """The last texts: what a log system wrote just before the part that is measured."""
     kept, size = [], 0
     for text in reversed(found):
         kept.append(text)
         size += len(text)
-        if size >= FIT_BYTES:
+        if size >= most:
             break
     return kept[::-1]
 
