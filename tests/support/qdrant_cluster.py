@@ -27,7 +27,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from qdrant_client import QdrantClient, models
-from tests.support.qdrant_stand_in import NoSuch, There, answer, plain, points_call
+from tests.support.qdrant_stand_in import (
+    NoSuch,
+    There,
+    answer,
+    plain,
+    points_call,
+    send,
+)
 
 ACTIVE, DEAD = "Active", "Dead"
 _PAGE = 1000
@@ -267,11 +274,7 @@ class Cluster:
                 except _Away:
                     self.close_connection = True
                     return
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                send(self, status, data)
 
             do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the library's names
 

@@ -121,6 +121,15 @@ def plain(value: Any) -> Any:
     return plain(value.model_dump(mode="json")) if hasattr(value, "model_dump") else value
 
 
+def send(request: BaseHTTPRequestHandler, status: int, data: bytes) -> None:
+    """Answer a request with JSON."""
+    request.send_response(status)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(data)))
+    request.end_headers()
+    request.wfile.write(data)
+
+
 def handler(client: QdrantClient) -> type[BaseHTTPRequestHandler]:
     """Make the class that answers requests; the local mode bears one call at a time."""
 
@@ -140,11 +149,7 @@ def handler(client: QdrantClient) -> type[BaseHTTPRequestHandler]:
             except There as error:
                 status, content = 409, {"status": {"error": str(error)}, "time": 0.0}
             data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            send(self, status, data)
 
         do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the library's names
 

@@ -127,12 +127,13 @@ async def reranker_of(request: Request, name: str | None) -> str:
     names = [name for name, one in (await encoders(request)).items() if one.artifact is None]
     if wanted in names:
         return RERANKER
-    states = await context.workers.states(newest=True)  # a head may have been published just now
-    heads = sorted({head["name"] for state in states for head in _scoring(state)})
-    if (
-        wanted in heads or wanted in TASKS or (not states and _HEAD.fullmatch(wanted))
-    ):  # a worker will say
-        return wanted
+    heads: list[str] = []
+    for newest in (False, True):  # a head may have been published just now
+        states = await context.workers.states(newest=newest)
+        heads = sorted({head["name"] for state in states for head in _scoring(state)})
+        # where no worker lives, one that comes will say
+        if wanted in heads or wanted in TASKS or (not states and _HEAD.fullmatch(wanted)):
+            return wanted
     raise _unknown(request, name or wanted, [*names, *heads, *aliases])
 
 
