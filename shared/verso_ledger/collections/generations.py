@@ -28,9 +28,14 @@ class Generations:
         self._documents = documents
 
     def tables(self, generation: str) -> bytes | None:
-        """Return packed tables; None where the generation is deleted."""
+        """Return tables as they are stored; None where the generation is deleted."""
         with translated():
             return cast("bytes | None", self._redis.get(key("tables", generation)))
+
+    def correct(self, generation: str, tables: bytes) -> None:
+        """Replace damaged tables by what they were, unless the generation is deleted."""
+        with translated():
+            self._redis.set(key("tables", generation), tables, xx=True)
 
     def add(
         self, name: str, generation: Generation, tables: bytes, *, number: int, chunks: int

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
-from verso_core.errors import ArtifactInvalid, EngineUnavailable
-from verso_core.jobs.fitting import artifact_of
+from verso_core.errors import EngineUnavailable
 from verso_worker.records import generation
 
 
@@ -17,7 +16,7 @@ class TableCache:
     """Loads fitted tables, checks their golden samples, and keeps them while there is room.
 
     Args:
-        load: returns packed tables by generation; None for a deleted generation.
+        load: returns stored tables by generation; None for a deleted generation.
         limit_bytes: memory that all tables may take; those in use are never refused.
     """
 
@@ -47,12 +46,10 @@ class TableCache:
             with self._lock:
                 if (found := self._find(name)) is not None:
                     return found
-            packed = self._load(name)
-            if packed is None:
+            stored = self._load(name)
+            if stored is None:
                 raise EngineUnavailable(f"no tables are stored of generation {name}")
-            if generation.name_of(artifact_of(name), packed) != name:
-                raise ArtifactInvalid(f"the stored tables of generation {name} are damaged")
-            tables = generation.unpack(packed, general)
+            tables = generation.unpack(generation.opened(name, stored), general)
             with self._lock:
                 self._held[name] = tables
                 self._loading.pop(name, None)

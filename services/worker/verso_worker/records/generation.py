@@ -11,6 +11,9 @@ A fit takes the collection's newest chunks, in the order in which they were writ
 
 A worker that loads tables decodes the golden samples first: a machine that computes other bits is
 found before a record depends on it.
+
+All records of a generation need its tables, so they are stored with a CRC that corrects a flipped
+bit (:mod:`verso_core.crc`); their hash, which the generation's id has, says what is right.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from collections.abc import Sequence
 from verso_codecs import mixture
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
-from verso_core import frame
+from verso_core import crc, frame
 from verso_core.errors import ArtifactInvalid, FrameInvalid, PatchCorrupt
 from verso_core.jobs import CodecPolicy
+from verso_core.jobs.fitting import artifact_of
 from verso_core.record import Codec
 from verso_worker.records import policy as policies
 from verso_worker.records.outputs import Trial, Wanted
@@ -151,6 +155,28 @@ def unpack(packed: bytes, general: NgramTables) -> MixtureTables:
 def name_of(codec: str, packed: bytes) -> str:
     """Return the id of a generation: the artifact's codec id, and a hash of the packed tables."""
     return f"{codec}.{hashlib.blake2b(packed, digest_size=8).hexdigest()}"
+
+
+def closed(packed: bytes) -> bytes:
+    """Return packed tables as they are stored."""
+    return crc.closed(packed)
+
+
+def opened(name: str, stored: bytes) -> bytes:
+    """Return the packed tables of a generation as they were made, one flipped bit corrected.
+
+    Args:
+        name: the generation's id.
+        stored: what :func:`closed` returned, or an earlier version's packed tables without a CRC.
+
+    Raises:
+        ArtifactInvalid: more than one bit is not as it was stored.
+    """
+    right = crc.corrected(stored)
+    for packed in (stored, b"" if right is None else right[: -crc.CRC_BYTES]):
+        if name_of(artifact_of(name), packed) == name:
+            return packed
+    raise ArtifactInvalid(f"the stored tables of generation {name} are damaged")
 
 
 def _check(tables: MixtureTables, texts: Sequence[bytes], payloads: Sequence[bytes]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verso_codecs.mixture import HISTORY_BYTES
-from verso_core.errors import KindUnsupported, RequestInvalid
+from verso_core.errors import ArtifactInvalid, KindUnsupported, RequestInvalid
 from verso_core.jobs import CodecPolicy, Collection, CollectionKind, Result, Slice
 from verso_core.jobs.fitting import (
     FitItem,
@@ -101,7 +101,7 @@ class Fit:
             stored=[(record.codec, len(record.payload)) for record in read.records],
             chunks=chunks,
             policy=collection.codec_policy,
-            serving=self.tables.tables(serving.id) if kept and serving is not None else None,
+            serving=self._packed(serving) if kept and serving is not None else None,
             force=asked.force,
         )
         trial, seconds = self.fitter.fit(model.codec, wanted, on_progress)
@@ -124,19 +124,27 @@ class Fit:
     ) -> str | None:
         """Store the tables of a trial, and return the generation's id; None if there are none."""
         if trial.packed is not None:
-            name = generation.name_of(codec, trial.packed)
+            name, stored = generation.name_of(codec, trial.packed), generation.closed(trial.packed)
             made = Generation(
                 id=name,
                 stage=GenerationStage.CANARY,
-                bytes=len(trial.packed),
+                bytes=len(stored),
                 level=trial.after,
                 fitted=time.time(),
             )
             self.models.check_tables(codec, trial.packed)
-            if self.tables.add(collection.name, made, trial.packed, number=number, chunks=chunks):
+            if self.tables.add(collection.name, made, stored, number=number, chunks=chunks):
                 return name
         self.tables.tried(collection.name, number=number, chunks=chunks)
         return None
+
+    def _packed(self, serving: Generation) -> bytes | None:
+        """Return the tables that write now; None if they are gone, or damaged: they will not."""
+        stored = self.tables.tables(serving.id)
+        try:
+            return None if stored is None else generation.opened(serving.id, stored)
+        except ArtifactInvalid:
+            return None
 
     def _read(self, collection: Collection, chunks: int, on_progress: OnProgress) -> _Read:
         """Read the newest chunks back, at most as much text as tables hold, oldest first."""

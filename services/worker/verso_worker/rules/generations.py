@@ -17,6 +17,7 @@ from verso_core.errors import ArtifactInvalid, CollectionUnknown
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import PROVED, GenerationStage
 from verso_core.record import Codec, Entry
+from verso_worker.records import generation
 from verso_worker.rules.ports.models import Model, Models, Tables
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,26 @@ class Generations:
         if serving is None or not serving.id.startswith(f"{model.codec}."):
             return model
         return self.models.get(serving.id)
+
+    def correct(self, collection: Collection) -> int:
+        """Set tables right in which one bit was flipped; return of how many generations.
+
+        Tables with more damage stay as they are: every document that needs them is named.
+        """
+        count = 0
+        for one in collection.fitting.generations:
+            stored = self.tables.tables(one.id)
+            if stored is None:
+                continue
+            try:
+                packed = generation.opened(one.id, stored)
+            except ArtifactInvalid:
+                continue
+            if stored not in (packed, generation.closed(packed)):
+                self.tables.correct(one.id, generation.closed(packed))
+                _log.warning("damaged tables were set right", extra={"generation": one.id})
+                count += 1
+        return count
 
     def verified(
         self, collection: Collection, sound: Iterable[Entry], broken: Iterable[Entry]

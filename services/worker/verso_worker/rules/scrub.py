@@ -20,6 +20,9 @@ skipped: the verify of that write checks it. Otherwise it becomes
   number.
 - **damaged** otherwise. It is not changed; reading it fails with ``record_corrupt``.
 
+Before the first bucket the collection's fitted tables are read as they are stored. Tables with one
+flipped bit are written again, and count as repaired.
+
 Metadata and time are stored only in the payloads of a document's points. One payload that agrees
 with the entry is enough to restore the others. If there are payloads but none agrees, the document
 is damaged. If all points are missing, they are put again without metadata, so that searches find
@@ -141,6 +144,9 @@ class Scrub:
         first, since = asked.first, asked.since
         at, page = first, 1
         last = min(first + asked.count, collection.buckets)
+        if first == 0 and since is None:  # what many documents need
+            tables = self.ingest.generations.correct(collection)
+            found.update({"documents": tables, "repaired": tables})
         while at < last and (at == first or time.monotonic() < end):
             width = min(page, last - at)
             try:

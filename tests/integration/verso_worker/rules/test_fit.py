@@ -19,6 +19,7 @@ from tests.integration.verso_worker.worker_parts import (
 )
 from tests.wire import Item
 
+from verso_core.crc import flipped
 from verso_core.errors import Cancelled, EngineUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
@@ -176,7 +177,7 @@ def test_damaged_tables_are_found_withdrawn_and_cost_no_text(fits: Fits) -> None
     kept = fits.ledger.generations.tables(generation)
     assert kept is not None
     damaged = bytearray(kept)
-    damaged[len(damaged) // 2] ^= 1
+    damaged[len(damaged) // 2] ^= 3
     fits.redis.set(key("tables", generation), bytes(damaged))
     _forget(fits)
     assert fits.read(coded) == ["record_corrupt"]
@@ -188,6 +189,23 @@ def test_damaged_tables_are_found_withdrawn_and_cost_no_text(fits: Fits) -> None
     assert fits.reads(more)
     fits.redis.set(key("tables", generation), kept)
     assert fits.read(coded) == [lines(after - 64, 64)[coded]]
+
+
+def test_a_flipped_bit_of_tables_harms_no_text_and_the_scrub_corrects_it(fits: Fits) -> None:
+    texts = lines(0, 224)
+    fits.fill(texts)
+    generation = fits.fit(number=0)["generation"]
+    after = fits.prove(224)
+    kept = fits.ledger.generations.tables(generation)
+    assert kept is not None
+    fits.redis.set(key("tables", generation), flipped(kept, 4 * len(kept) + 5))
+    _forget(fits)
+    assert fits.reads(lines(0, after))
+    found = fits.scrub()
+    assert (found["repaired"], found["damaged"]) == (1, 0)
+    assert fits.ledger.generations.tables(generation) == kept
+    assert fits.scrub()["repaired"] == 0
+    assert fits.stages() == [GenerationStage.SERVING]
 
 
 def test_a_record_that_does_not_read_back_withdraws_its_tables(fits: Fits) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from verso_codecs import mixture
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
-from verso_core import manifest
+from verso_core import crc, manifest
 from verso_core.errors import ArtifactInvalid
 from verso_core.jobs import CodecPolicy
 from verso_core.record import Codec
@@ -126,3 +126,25 @@ def test_a_reply_comes_back(
 ) -> None:
     trial = Trial(7, *sizes, 50, packed)
     assert fitting.read_reply(fitting.pack_reply(trial, seconds=seconds)) == (trial, seconds)
+
+
+@given(st.binary(min_size=1, max_size=300), st.data())
+def test_stored_tables_come_back_with_a_flipped_bit_and_not_with_more(
+    packed: bytes, data: st.DataObject
+) -> None:
+    name, stored = generation.name_of("codec", packed), generation.closed(packed)
+    places = data.draw(st.sets(st.integers(0, 8 * len(stored) - 1), min_size=2, max_size=4))
+    first, *others = places
+    one = crc.flipped(stored, first)
+    assert generation.opened(name, stored) == generation.opened(name, one) == packed
+    for place in others:
+        one = crc.flipped(one, place)
+    if one[: len(packed)] == packed:
+        return  # only the CRC is damaged
+    with pytest.raises(ArtifactInvalid, match="damaged"):
+        generation.opened(name, one)
+
+
+def test_tables_that_were_stored_without_a_crc_are_read(trial: Trial) -> None:
+    assert trial.packed is not None
+    assert generation.opened(generation.name_of("codec", trial.packed), trial.packed)

@@ -233,7 +233,10 @@ class Tables(Protocol):
     """The ledger's fitted tables of collections, which are named by their own names."""
 
     def tables(self, generation: str) -> bytes | None:
-        """Return packed tables; None where the generation is deleted."""
+        """Return tables as they are stored; None where the generation is deleted."""
+
+    def correct(self, generation: str, tables: bytes) -> None:
+        """Replace damaged tables by what they were, unless the generation is deleted."""
 
     def add(
         self, name: str, generation: Generation, tables: bytes, *, number: int, chunks: int
