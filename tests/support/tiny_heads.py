@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from tests.support import tiny_artifact
 from torch import Tensor, nn
 
-from studies.quality import documents
+from studies.documents import classifier, stored
 from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core.heads import Calibration, Reads, Task
 from verso_core.registry import Channel, assign
-from verso_training.heads import backbone, document_classifier, shipping, vector_classifier
+from verso_training.heads import backbone, shipping, vector_classifier
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.context import TrainingContext
 from verso_training.heads.modules import (
@@ -110,11 +110,11 @@ def endings(rng: random.Random, *, artifact: Path, out: Path) -> Path:
         classify=ClassifyConfig(l2=(1e-4,), iterations=60, buckets=251, max_chunks=4),
     )
     texts = [_ending(rng) for _ in range(400)]
-    report = document_classifier.train_document_head(
+    report = classifier.train_document_head(
         recipe,
         [Row(label, text) for text, label in texts],
         TrainingContext(artifact, out, _PROVENANCE),
-        read=lambda asked: documents.documents(
+        read=lambda asked: stored.documents(
             asked, artifact=artifact, cache=out / ".vectors", most=4
         ),
     )

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from studies.documents import classifier, stored
+from studies.documents.data import Document
 from studies.intents import outliers
-from studies.quality import documents, pairsets, ranker, selection, sets, similarity, squad
+from studies.quality import pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
 from studies.quality.job import Job, command, digest
 from studies.quality.sets import LabelledSet
@@ -26,7 +28,6 @@ from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
-    document_classifier,
     fitting,
     graph,
     questions,
@@ -37,7 +38,6 @@ from verso_training.heads import (
     vector_classifier,
 )
 from verso_training.heads.context import TrainingContext
-from verso_training.heads.documents.data import Document
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
@@ -138,7 +138,7 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
             rows = [row for row in group.of(split) if row.label not in _WITHOUT_MEANING]
             texts = [str(row.text) for row in rows]
             cache = job.work / "documents" / f"{group.name}-{split}-{most}"
-            found = documents.documents(
+            found = stored.documents(
                 texts,
                 artifact=job.artifact,
                 cache=cache,
@@ -147,7 +147,7 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
             )
             read.update(zip(texts, found, strict=True))
             examples += [Row(_named(group, row.label), row.text, split=split) for row in rows]
-    report = document_classifier.train_document_head(
+    report = classifier.train_document_head(
         recipe,
         examples,
         _context(recipe, job, groups),

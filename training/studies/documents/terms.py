@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verso_training.heads.documents.data import Document, Part
-from verso_training.heads.documents.selection import Watch, score
+from studies.documents.data import Document, Part
+from studies.documents.selection import Watch, score
 from verso_training.heads.recipe import ClassWeights
 from verso_training.heads.vectors import class_weights
 

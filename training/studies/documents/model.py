@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verso_training.heads.documents.data import Document, batches
+from studies.documents.data import Document, batches
 
 
 class ChunkReader(nn.Module):

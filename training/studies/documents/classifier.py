@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import torch
 
+from studies.documents.data import Document, Part
+from studies.documents.fitting import fit
+from studies.documents.model import outputs
 from verso_core.heads import Reads, Task
 from verso_training.config import RecipeInvalid
 from verso_training.heads.context import HeadReport, TrainingContext
-from verso_training.heads.documents.data import Document, Part
-from verso_training.heads.documents.fitting import fit
-from verso_training.heads.documents.model import outputs
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.heads.shipping import Trained

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from verso_training.heads.documents.data import Batch, Part, batches
-from verso_training.heads.documents.model import ChunkReader, DocumentClassifier
-from verso_training.heads.documents.selection import Watch, score
+from studies.documents.data import Batch, Part, batches
+from studies.documents.model import ChunkReader, DocumentClassifier
+from studies.documents.selection import Watch, score
 from verso_training.heads.recipe import ClassifyConfig
 from verso_training.heads.vectors import class_weights
 

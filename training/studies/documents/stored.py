@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from studies.documents.data import Document
 from verso_core import manifest
 from verso_training.artifact.graphs import EncoderGraph
-from verso_training.heads.documents.data import Document
 from verso_worker.records import outputs
 from verso_worker.records.artifact import cutter
 from verso_worker.rules.classification.subjects import read_chunks

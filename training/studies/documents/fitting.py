@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
+from studies.documents.data import Part
+from studies.documents.model import ChunkReader, DocumentClassifier
+from studies.documents.readers import fit_reader, mix_readers
+from studies.documents.selection import Watch
+from studies.documents.terms import TERMS_L2, fit_sources, fit_terms, known_terms
 from verso_core.heads import source_of
-from verso_training.heads.documents.data import Part
-from verso_training.heads.documents.model import ChunkReader, DocumentClassifier
-from verso_training.heads.documents.readers import fit_reader, mix_readers
-from verso_training.heads.documents.selection import Watch
-from verso_training.heads.documents.terms import TERMS_L2, fit_sources, fit_terms, known_terms
 from verso_training.heads.recipe import ClassifyConfig
 from verso_training.heads.vectors import OnProgress, ShouldStop
 
