@@ -50,9 +50,6 @@ bytes, more than MAX_WORD_BYTES of them, a timestamp."""
 MAX_WORD_BYTES = 255
 UUID_BYTES = 36
 
-LONG_LINE_BYTES = 8192
-"""A line beyond this is not for a block, unless the caller knows better."""
-
 MAX_LINE_BYTES = 1 << 26
 
 _DIGIT, _HEX_LOWER, _HEX_UPPER, _LETTER, _JOINT = 1, 2, 4, 8, 16  # classes of bytes
@@ -62,7 +59,6 @@ _MAX_DIGITS = 19
 _MAX_NUMBER = (1 << 63) - 1
 _MINUS, _DOT, _COLON, _EQUALS, _NEWLINE = 45, 46, 58, 61, 10
 _LEAST_GROUPS, _GROUP_DIGITS = 6, 4
-_UUID_DASHES = (8, 13, 18, 23)
 
 
 def _byte_classes() -> NDArray[np.uint8]:
@@ -135,7 +131,6 @@ class Parsed:
         self.shapes = shapes
         self.slot_bounds = slot_bounds
         self.slots = slots
-        self._new_lines = int(np.count_nonzero(shapes < 0))
 
     @property
     def count(self) -> int:
@@ -149,15 +144,6 @@ class Parsed:
         new = self.shapes < 0
         given = np.asarray([*numbers, 0], np.int32)
         self.shapes[new] = given[-1 - self.shapes[new]]
-
-    def long_lines(self, limit_bytes: int = LONG_LINE_BYTES) -> NDArray[np.bool_]:
-        """Return which lines are too long for a block. Shape: (lines,)"""
-        long: NDArray[np.bool_] = self.lines.ends - self.lines.begins > limit_bytes
-        return long
-
-    def new_share(self) -> float:
-        """Return the share of lines whose shape was new; above a tenth lines are free text."""
-        return self._new_lines / max(1, self.count)
 
 
 @inlined

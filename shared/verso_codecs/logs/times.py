@@ -194,6 +194,49 @@ def _epoch_ns(data: Bytes, at: Int, count: Int) -> Int:
 
 
 @inlined
+def _set_number(data: Bytes, at: Int, count: Int, step: Int, parts: State) -> bool:
+    """Write the number of `count` digits into the part of a directive; False if it is none."""
+    if step == _EPOCH:
+        parts[6] = _epoch_ns(data, at, count)
+        return parts[6] != MISSING
+    if step == _FRACTION:
+        parts[4] = _fraction_ns(data, at, count)
+        return True
+    value = _value(data, at, count)
+    if step == _YEAR:
+        parts[0] = value
+    elif step == _YEAR_2:
+        parts[0] = 2000 + value
+    elif step == _MONTH:
+        parts[1] = value
+    elif step == _DAY:
+        parts[2] = value
+    elif value >= (24 if step == _HOUR else 61 if step == _SECOND else 60):
+        return False
+    else:
+        parts[3] += value * (3600 if step == _HOUR else 60 if step == _MINUTE else 1)
+    return True
+
+
+@inlined
+def _read_behind(data: Bytes, begin: Int, end: Int, parts: State) -> bool:
+    """Add the fraction and the zone that follow a time; False if it goes on with a digit."""
+    at: Int = begin
+    if at < end and digit_at(data, at) >= 0:
+        return False
+    if parts[4] == 0 and at + 1 < end and (data[at] == 46 or data[at] == 44 or data[at] == _COLON):
+        count = _run(data, at + 1, end, np.int64(20))
+        if count > 0:
+            parts[4] = _fraction_ns(data, at + 1, count)
+            at += 1 + count
+    if parts[5] == MISSING:
+        length, seconds = _zone_at(data, at, end)
+        if length > 0:
+            parts[5] = seconds
+    return True
+
+
+@inlined
 def _read_line(  # noqa: C901 (one directive after the other)
     data: Bytes, begin: Int, end: Int, program: State, parts: State
 ) -> bool:
@@ -233,39 +276,10 @@ def _read_line(  # noqa: C901 (one directive after the other)
         count = _run(data, at, end, most)
         if count == 0 or (step == _YEAR and count < 4):
             return False
-        if step == _EPOCH:
-            parts[6] = _epoch_ns(data, at, count)
-            if parts[6] == MISSING:
-                return False
-        elif step == _FRACTION:
-            parts[4] = _fraction_ns(data, at, count)
-        else:
-            value = _value(data, at, count)
-            if step == _YEAR:
-                parts[0] = value
-            elif step == _YEAR_2:
-                parts[0] = 2000 + value
-            elif step == _MONTH:
-                parts[1] = value
-            elif step == _DAY:
-                parts[2] = value
-            elif value >= (24 if step == _HOUR else 61 if step == _SECOND else 60):
-                return False
-            else:
-                parts[3] += value * (3600 if step == _HOUR else 60 if step == _MINUTE else 1)
+        if not _set_number(data, at, count, step, parts):
+            return False
         at += count
-    if at < end and digit_at(data, at) >= 0:
-        return False
-    if parts[4] == 0 and at + 1 < end and (data[at] == 46 or data[at] == 44 or data[at] == _COLON):
-        count = _run(data, at + 1, end, np.int64(20))
-        if count > 0:
-            parts[4] = _fraction_ns(data, at + 1, count)
-            at += 1 + count
-    if parts[5] == MISSING:
-        length, seconds = _zone_at(data, at, end)
-        if length > 0:
-            parts[5] = seconds
-    return True
+    return _read_behind(data, at, end, parts)
 
 
 @inlined

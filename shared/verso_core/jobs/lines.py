@@ -20,7 +20,6 @@ from pydantic.json_schema import SkipJsonSchema
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.filters.times import seconds
-from verso_core.jobs.job import Batch, JobView
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
 
@@ -100,22 +99,6 @@ class LinesIngested(ItemResult):
     bytes_stored: int = 0
     shapes: int = Field(default=0, description="new ones")
     statements: int = Field(default=0, description="new ones")
-
-
-class LinesAccepted(JobView):
-    """The job of an ingest of lines, before it has ended."""
-
-    accepted: int = Field(description="lines")
-    stream: int
-    first: int = Field(description="number of the first line; its id is stream:first")
-
-
-class LinesBatch(Batch):
-    """The job of an ingest of lines that ended in time."""
-
-    accepted: int = Field(description="lines")
-    stream: int
-    first: int
 
 
 class LineOrder(StrEnum):

@@ -70,10 +70,6 @@ class Statements:
         """Return the template of the shape of a number; -1 if there is none."""
         return int(self.of_shape[shape]) if shape < len(self.of_shape) else -1
 
-    def shapes_of(self, statement: int) -> NDArray[np.int64]:
-        """Return the numbers of a template's shapes, ascending."""
-        return np.flatnonzero(self.of_shape == statement)
-
 
 class LogCollection:
     """One log collection; any number of threads may share it.
