@@ -13,10 +13,8 @@ Any number of threads may read. One thread at a time writes: the committer's.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,16 +24,7 @@ import qdrant_edge as qdrant
 from verso_core import files
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind
-from verso_core.jobs.filters.nodes import (
-    METADATA,
-    Exists,
-    Node,
-    OneOf,
-    Test,
-    Within,
-    path_of,
-    tests_in,
-)
+from verso_core.jobs.filters.nodes import METADATA, Node
 from verso_worker.ipc.server import check_caller
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
@@ -49,14 +38,13 @@ from verso_worker.records.points import (
     Sizes,
     Terms,
     best,
-    kept_value,
     path_in_payload,
     ranked,
-    unknown,
     unpacked,
     widened_limit,
 )
 from verso_worker.records.space import Settings, Stored, Vector
+from verso_worker.stores.edge.fields import FilteredFields
 from verso_worker.stores.edge.optimise import Runner
 from verso_worker.stores.edge.query import (
     candidates,
@@ -74,16 +62,13 @@ from verso_worker.stores.edge.settings import (
     read_settings,
     write_settings,
 )
+from verso_worker.stores.edge.shard import OpenShard
 from verso_worker.stores.filters import node_of
-
-WAIT_S = 30.0
-"""Seconds a call waits for a collection that is being optimised."""
 
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
 _INDEXED_NOW = 20_000  # points; an index over them takes 0.4 s
-_FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
 _OPEN_MIN = 2000  # points; a closed segment has files of 150 kB
 _OPEN_SHARE = 0.25  # of a collection's points, before their segment is closed
@@ -96,7 +81,6 @@ class _Changes:
     removed: int = 0
     plain_after: int = 0
     graph_tried: int = 0
-    fields: dict[str, IndexKind] = field(default_factory=dict)  # filtered by, without an index
 
 
 class EdgeCollection:
@@ -117,11 +101,8 @@ class EdgeCollection:
         self._folder = folder
         self._index_above = index_above
         self._changes = _Changes()
-        self._tried: set[str] = set()
-        self._gate = threading.Condition()
-        self._users = 0
-        self._closed = False
-        self._edge: qdrant.EdgeShard | None = self._load()
+        self._fields = FilteredFields()
+        self._shard = OpenShard(folder / ENGINE_NAME, folder.name)
 
     @staticmethod
     def create(folder: Path, settings: Settings) -> None:
@@ -161,14 +142,14 @@ class EdgeCollection:
 
     def put(self, points: Sequence[qdrant.Point]) -> None:
         """Apply prepared points; they are safe after :meth:`flush`."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             for start in range(0, len(points), BATCH):
                 batch = list(points[start : start + BATCH])
                 edge.update(qdrant.UpdateOperation.upsert_points(batch))
 
     def remove(self, ids: Sequence[UUID]) -> None:
         """Apply a removal; it is safe after :meth:`flush`."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             for start in range(0, len(ids), BATCH):
                 batch: list[qdrant.PointId] = list(ids[start : start + BATCH])
                 edge.update(qdrant.UpdateOperation.delete_points(batch))
@@ -176,12 +157,12 @@ class EdgeCollection:
 
     def flush(self) -> None:
         """Bring all applied writes to the disk."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             edge.flush()
 
     def get(self, ids: Sequence[UUID]) -> tuple[list[UUID], Stored]:
         """Return the points that exist and their stored vectors. Shape: (found, dim)."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             records = edge.retrieve(list(ids), False, [DENSE])
         vectors: list[Any] = [record.vector for record in records]
         return [uuid(record.id) for record in records], self.space.from_values(vectors)
@@ -190,13 +171,13 @@ class EdgeCollection:
         """Return the terms of the points that exist; none where the collection keeps none."""
         if not self.settings.terms:
             return {}
-        with self._using() as edge:
+        with self._shard.using() as edge:
             records = edge.retrieve(list(ids), False, [TERMS])
         return {uuid(record.id): _terms(record.vector) for record in records}
 
     def payloads(self, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return the payloads of the points that exist."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             records = edge.retrieve(list(ids), True, False)
         return {uuid(record.id): unpacked(record.payload) for record in records}
 
@@ -204,7 +185,7 @@ class EdgeCollection:
         """Return points with their payloads, by ascending id from ``start`` on."""
         if passing is False:
             return []
-        self._note_fields(passing)
+        self._fields.note(passing)
         request = qdrant.ScrollRequest(
             offset=start,
             limit=limit,
@@ -220,7 +201,7 @@ class EdgeCollection:
         """Return points that have a time, ordered by it, from ``start`` on."""
         if passing is False:
             return []
-        self._note_fields(passing)
+        self._fields.note(passing)
         direction = qdrant.Direction.Desc if descending else qdrant.Direction.Asc
         request = qdrant.ScrollRequest(
             limit=limit,
@@ -232,7 +213,7 @@ class EdgeCollection:
         return self._scrolled(request)
 
     def _scrolled(self, request: qdrant.ScrollRequest) -> list[Placed]:
-        with self._using() as edge:
+        with self._shard.using() as edge:
             records, _ = edge.scroll(request)
         return [(uuid(record.id), unpacked(record.payload)) for record in records]
 
@@ -250,21 +231,21 @@ class EdgeCollection:
         passing = node_of(where)
         if passing is False or (unit is None and not terms):
             return []
-        self._note_fields(passing)
+        self._fields.note(passing)
         chosen = filter_of(passing)
         if unit is None:
-            with self._using() as edge:
+            with self._shard.using() as edge:
                 scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
             found = candidates(self.space, scored)
             return best(found, found.scores, limit=limit, weights=found.scores)
         values = self.space.query_values(unit)
         if terms is None:
             request = nearest(values, limit=widened_limit(limit), where=chosen)
-            with self._using() as edge:
+            with self._shard.using() as edge:
                 scored = edge.query(request)
             return ranked(self.space, unit, found=candidates(self.space, scored), limit=limit)
         wide = depth(limit)
-        with self._using() as edge:
+        with self._shard.using() as edge:
             near = edge.query(nearest(values, limit=wide, where=chosen))
             said = edge.query(matching(terms, limit=wide, where=chosen)) if terms else []
             found = joined(candidates(self.space, near), candidates(self.space, said))
@@ -284,7 +265,7 @@ class EdgeCollection:
         found: list[list[UUID]] = []
         for values in self.space.values(self.space.check(rows)):
             check_caller()
-            with self._using() as edge:
+            with self._shard.using() as edge:
                 near = edge.query(nearest(values, limit=limit, where=None, bare=True))
             found.append([uuid(point.id) for point in near])
         return found
@@ -296,8 +277,8 @@ class EdgeCollection:
         """
         if passing is False:
             return 0
-        self._note_fields(passing)
-        with self._using() as edge:
+        self._fields.note(passing)
+        with self._shard.using() as edge:
             if passing is True:
                 return edge.info().points_count
             return edge.count(qdrant.CountRequest(exact=True, filter=filter_of(passing)))
@@ -305,23 +286,23 @@ class EdgeCollection:
     def index(self, fields: Mapping[str, IndexKind]) -> None:
         """Index fields now, or in a quiet moment where it would stop other calls for long."""
         wanted = {path_in_payload(METADATA + key): kind for key, kind in fields.items()}
-        with self._using() as edge:
+        with self._shard.using() as edge:
             info = edge.info()
             # The engine leaves quotes out of a path that needs none.
             there = {path.replace('"', "") for path in info.payload_schema}
             wanted = {p: kind for p, kind in wanted.items() if p.replace('"', "") not in there}
             if info.points_count > _INDEXED_NOW:
-                self._changes.fields |= wanted
+                self._fields.want(wanted)
                 return
             for path, kind in wanted.items():
                 edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[kind]))
-        self._tried |= wanted.keys()
+        self._fields.indexed(wanted)
 
     def sizes(self) -> Sizes:
         """Return what the collection has here."""
         records: Sequence[qdrant.Record] = []
         request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=[TERMS])
-        with self._using() as edge:
+        with self._shard.using() as edge:
             points = edge.info().points_count
             if self.settings.terms:
                 records, _ = edge.scroll(request)
@@ -346,7 +327,7 @@ class EdgeCollection:
         Raises:
             VectorsUnavailable: the copy failed; the folder is to be thrown away.
         """
-        with self._using() as edge:
+        with self._shard.using() as edge:
             try:
                 files.copy_tree(self._folder, folder)
             except OSError as exc:
@@ -356,13 +337,11 @@ class EdgeCollection:
 
     def close(self) -> None:
         """Wait for the calls under way and release the files; later calls find no collection."""
-        with self._gate:
-            self._closed = True
-        self._close_files()
+        self._shard.close()
 
     def needs_optimising(self) -> bool:
         """Whether an index or a vacuum is worth the time for which the collection is closed."""
-        with self._using() as edge:
+        with self._shard.using() as edge:
             info = edge.info()
         plain = self._plain(info) - self._changes.plain_after
         if not self._has_graph():
@@ -372,7 +351,7 @@ class EdgeCollection:
             if plain > max(_OPEN_MIN, _OPEN_SHARE * points) and self._bare():
                 return True
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
-        slow = bool(self._changes.fields) and info.points_count > _FIELDS_ABOVE
+        slow = bool(self._fields.wanted) and info.points_count > _FIELDS_ABOVE
         return plain > self._index_above or self._changes.removed > many or slow
 
     def optimise(self, optimiser: Runner) -> bool:
@@ -384,27 +363,23 @@ class EdgeCollection:
         Raises:
             VectorsUnavailable: the folder cannot be opened again.
         """
-        fields = dict(self._changes.fields)
+        fields = self._fields.wanted
         few = self.count() <= self._index_above
         only_close = few and not self._has_graph() and self._bare()
         # Segments that were closed before are below the threshold, and get their graph together.
         above = self._index_above if self._has_graph() or few else _OPEN_MIN
-        self._close_files()
+        self._shard.release()
         done = optimiser.run(
             self._folder,
             index_above=0 if only_close else min(above, self._index_above),
             graph=not only_close,
             fields=fields,
         )
-        edge = self._load()
-        info = edge.info()
-        self._tried |= fields.keys()
-        self._changes = _Changes(
-            plain_after=self._plain(info), graph_tried=0 if only_close else info.points_count
-        )
-        with self._gate:
-            self._edge = edge
-            self._gate.notify_all()
+        self._fields.indexed(fields)
+        self._changes = _Changes()
+        info = self._shard.reopen()
+        self._changes.plain_after = self._plain(info)
+        self._changes.graph_tried = 0 if only_close else info.points_count
         return done
 
     def _has_graph(self) -> bool:
@@ -421,7 +396,7 @@ class EdgeCollection:
         if self.settings.terms:
             return False
         request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=False)
-        with self._using() as edge:
+        with self._shard.using() as edge:
             records, _ = edge.scroll(request)
         return 2 * sum(not record.payload for record in records) > len(records)
 
@@ -436,53 +411,9 @@ class EdgeCollection:
             return values
         return {DENSE: values, TERMS: sparse(terms)}
 
-    def _note_fields(self, passing: Node | bool) -> None:
-        """Record which metadata a call filters by, so that the optimiser indexes it."""
-        if isinstance(passing, bool):
-            return
-        for test in tests_in(passing):
-            known = len(self._tried) + len(self._changes.fields)
-            if known >= _FIELDS_MAX or path_of(test.field) is None or isinstance(test, Exists):
-                continue
-            path = path_in_payload(test.field)
-            if path not in self._tried:
-                self._changes.fields.setdefault(path, _kind_for(test))
-
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
         return files.used_bytes(self._folder)
-
-    def _load(self) -> qdrant.EdgeShard:
-        try:
-            return qdrant.EdgeShard.load(str(self._folder / ENGINE_NAME))
-        except Exception as exc:
-            raise VectorsUnavailable(f"collection {self.name!r} cannot be opened: {exc}") from exc
-
-    def _close_files(self) -> None:
-        with self._gate:
-            edge, self._edge = self._edge, None
-            self._gate.notify_all()
-            # The engine refuses to close under a call ("Already borrowed").
-            self._gate.wait_for(lambda: self._users == 0)
-        if edge is not None:
-            edge.close()
-
-    @contextmanager
-    def _using(self) -> Iterator[qdrant.EdgeShard]:
-        with self._gate:
-            self._gate.wait_for(lambda: self._closed or self._edge is not None, WAIT_S)
-            if self._closed:
-                raise unknown(self.name)
-            edge = self._edge
-            if edge is None:
-                raise VectorsUnavailable(f"collection {self.name!r} is being optimised")
-            self._users += 1
-        try:
-            yield edge
-        finally:
-            with self._gate:
-                self._users -= 1
-                self._gate.notify_all()
 
 
 def _part_of(folder: str) -> str:
@@ -492,14 +423,6 @@ def _part_of(folder: str) -> str:
     if folder.startswith("vector_storage"):
         return "vectors"
     return "index" if folder.startswith("vector_index") else "points"
-
-
-def _kind_for(test: Test) -> IndexKind:
-    """Return the kind of index that helps a test most."""
-    numbers = isinstance(test, Within) or (
-        isinstance(test, OneOf) and any(isinstance(kept_value(one), float) for one in test.values)
-    )
-    return IndexKind.NUMBER if numbers else IndexKind.KEYWORD
 
 
 def _terms(vector: Any) -> Terms:
