@@ -74,29 +74,29 @@ class ListParams(ListOptions):
         return super().cost(item) + ROW_COST * self.limit
 
     @property
-    def place(self) -> Place | None:
-        """Return where the page begins.
+    def page_end(self) -> PageEnd | None:
+        """Return the last document of the page before; None for the first page.
 
         Raises:
             RequestInvalid: the cursor is none of a list in this order.
         """
-        return None if self.cursor is None else Place.read(self.cursor, self)
+        return None if self.cursor is None else PageEnd.read(self.cursor, self)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageEnd:
     """The last document of a page; ``time`` is None for one without, and in a list by id."""
 
     id: str
     time: float | None = None
 
     def cursor(self, options: ListOptions) -> str:
-        """Write the place as a cursor."""
+        """Write the end of a page as a cursor."""
         row = json.dumps([options.order, options.descending, self.time, self.id])
         return base64.urlsafe_b64encode(row.encode()).decode().rstrip("=")
 
     @classmethod
-    def read(cls, cursor: str, options: ListOptions) -> Place:
+    def read(cls, cursor: str, options: ListOptions) -> PageEnd:
         """Read a cursor of a list in the same order.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.models import TextSpan
 from verso_core.jobs.models import (
     READ_COST,
     Item,
@@ -123,7 +123,7 @@ class RecordsItem(Item):
     chunk: int | None = None
 
 
-class Correction(Place):
+class Correction(TextSpan):
     """A part of the text that the decoder would have written otherwise; the patch corrects it."""
 
     guess: str = Field(description="what it would have written; empty where it would have ended")

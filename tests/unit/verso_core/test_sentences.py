@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.models import TextSpan
 from verso_core.texts import MAX_SENTENCES, PASSAGE_BYTES, passage_spans, sentence_spans
 
 LINE = "e\u0301 \U0001f469 one more line of a log. "
@@ -69,7 +69,7 @@ def test_a_place_names_the_same_part_in_every_count(text: str, data: st.DataObje
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     first = len(text[:start].encode())
-    place = Place.of(text.encode(), first, first + len(text[start:end].encode()))
+    place = TextSpan.of(text.encode(), first, first + len(text[start:end].encode()))
     assert (place.start, place.end) == (start, end)
     assert place.start_utf16 is not None
     assert place.end_utf16 is not None
@@ -78,4 +78,4 @@ def test_a_place_names_the_same_part_in_every_count(text: str, data: st.DataObje
 
 
 def test_a_place_in_what_is_no_text_has_bytes_alone() -> None:
-    assert Place.of(b"ok \xff", 0, 2).public() == {"start_byte": 0, "end_byte": 2}
+    assert TextSpan.of(b"ok \xff", 0, 2).public() == {"start_byte": 0, "end_byte": 2}

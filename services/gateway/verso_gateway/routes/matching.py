@@ -57,7 +57,7 @@ async def list_job(request: Request, params: ListParams) -> NewJob:
     Raises:
         RequestInvalid: the cursor is none of a list in this order.
     """
-    _ = params.place  # the worker would refuse it later
+    _ = params.page_end  # the worker would refuse it later
     return await _reading(request, Kind.LIST, params, params.collection)
 
 

@@ -32,7 +32,7 @@ from verso_core.jobs.heads.answer import (
     AnswerSpans,
     UnreadRecord,
 )
-from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.models import TextSpan
 from verso_core.jobs.models import record_name, text_field
 from verso_core.jobs.search import Hits
 from verso_core.texts import PAGE_END, sentence_around
@@ -87,15 +87,15 @@ class Context:
         read = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in kept)
         return cls(text, read, False, about, chunk, start)
 
-    def place(self, start: int, end: int) -> Place:
+    def text_span(self, start: int, end: int) -> TextSpan:
         """Return characters [start, end) as offsets into the text."""
         if self.exact:
             first = len(self.read[:start].encode())
-            return Place.of(self.text, first, first + len(self.read[start:end].encode()))
+            return TextSpan.of(self.text, first, first + len(self.read[start:end].encode()))
         kept = self.text.decode("utf-8", errors="surrogateescape")
         first = len(kept[:start].encode("utf-8", errors="surrogateescape"))
         last = first + len(kept[start:end].encode("utf-8", errors="surrogateescape"))
-        return Place(start_byte=first, end_byte=last)
+        return TextSpan(start_byte=first, end_byte=last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Answer:
         null_score: float,
         calibration: Calibration,
     ) -> AnswerPart:
-        where = context.place(span.start, span.end)
+        where = context.text_span(span.start, span.end)
         fields = (
             context.about
             | where.public()
@@ -247,7 +247,7 @@ class Answer:
             **fields,
             score=span.score,
             null_score=null_score,
-            evidence=context.place(*sentence_around(context.read, span.start, span.end)),
+            evidence=context.text_span(*sentence_around(context.read, span.start, span.end)),
         )
 
     def _before(self, collection: Collection | None, chunk: Chunk | None) -> bytes | None:

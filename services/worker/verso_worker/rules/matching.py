@@ -40,8 +40,8 @@ from verso_core.jobs.documents import (
     FacetValue,
     ListParams,
     Order,
+    PageEnd,
     PartItem,
-    Place,
     Updated,
     UpdateItem,
     UpdateParams,
@@ -83,17 +83,17 @@ class Matching:
         asked = work.params
         if asked.ids is not None:
             return Result([DocumentPage(documents=tuple(self._named(collection, asked.ids)))])
-        found = self.matches(collection, asked, asked.place)
+        found = self.matches(collection, asked, asked.page_end)
         page, more = found[: asked.limit], len(found) > asked.limit
-        cursor = page[-1].place(asked).cursor(asked) if more else None
+        cursor = page[-1].page_end(asked).cursor(asked) if more else None
         rows = tuple(one.described for one in page)
         return Result([DocumentPage(documents=rows, next_cursor=cursor)])
 
     def matches(
-        self, collection: Collection, asked: ListParams, place: Place | None
+        self, collection: Collection, asked: ListParams, page_end: PageEnd | None
     ) -> list[Match]:
-        """Return the documents of a list behind a place, one more than its limit if there are."""
-        return _Pages(self, collection, asked).after(place)
+        """Return the documents behind a page of a list, one more than its limit if there are."""
+        return _Pages(self, collection, asked).after(page_end)
 
     def count(
         self, work: Slice[CountParams, NoItem], collection: Collection, *, on_progress: OnProgress
@@ -343,13 +343,13 @@ class Match:
             time=self.time,
         )
 
-    def place(self, asked: ListParams) -> Place:
+    def page_end(self, asked: ListParams) -> PageEnd:
         """Return where a list goes on behind it."""
-        return Place(self.id, self.time if asked.order is Order.TIME else None)
+        return PageEnd(self.id, self.time if asked.order is Order.TIME else None)
 
 
 class _Pages:
-    """One list: what it passes, in its order, from a place on.
+    """One list: what it passes, in its order, from the end of a page on.
 
     By id the smallest ids of all points are looked for; a page costs a look at each. By time the
     store's index leads to the next points; documents of one time are ordered by id, so all points
@@ -363,24 +363,24 @@ class _Pages:
         self._wanted = asked.limit + 1
         self._sign = -1 if asked.descending else 1
 
-    def after(self, place: Place | None) -> list[Match]:
-        """Return the documents behind a place, one more than the page's limit if there are."""
+    def after(self, page_end: PageEnd | None) -> list[Match]:
+        """Return the documents behind a page, one more than its limit if there are."""
         if self._asked.order is Order.ID:
-            return self._by_id(self._asked.filter, place, self._wanted)
+            return self._by_id(self._asked.filter, page_end, self._wanted)
         found: list[Match] = []
-        if place is None or place.time is not None:
-            found = self._by_time(place)
+        if page_end is None or page_end.time is not None:
+            found = self._by_time(page_end)
         untimed = _both(self._asked.filter, Filter(field="time", exists=False))
         left = self._wanted - len(found)
         if left > 0:
-            behind = place if place is not None and place.time is None else None
+            behind = page_end if page_end is not None and page_end.time is None else None
             found += self._by_id(untimed, behind, left)
         return found
 
-    def _by_id(self, where: Filter | None, place: Place | None, wanted: int) -> list[Match]:
+    def _by_id(self, where: Filter | None, page_end: PageEnd | None, wanted: int) -> list[Match]:
         found: list[Match] = []
         # behind every point of the document itself
-        after = None if place is None else (place.id, self._sign * _IDS)
+        after = None if page_end is None else (page_end.id, self._sign * _IDS)
         while len(found) < wanted:
             fetch = wanted - len(found) + PAGE
             rows = (
@@ -397,13 +397,13 @@ class _Pages:
             after = _by_name(nearest[-1])
         return found[:wanted]
 
-    def _by_time(self, place: Place | None) -> list[Match]:
+    def _by_time(self, page_end: PageEnd | None) -> list[Match]:
         found: list[Match] = []
-        start = None if place is None else place.time
+        start = None if page_end is None else page_end.time
         where = self._asked.filter
-        if place is not None:  # documents of the same time may come behind it
-            here = self._of_time(place.time or 0.0)
-            found += [one for one in here if self._behind((one.id,), (place.id,))]
+        if page_end is not None:  # documents of the same time may come behind it
+            here = self._of_time(page_end.time or 0.0)
+            found += [one for one in here if self._behind((one.id,), (page_end.id,))]
         while len(found) < self._wanted:
             beyond = where if start is None else _both(where, self._beyond(start))
             fetch = self._wanted - len(found) + PAGE

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task, TextUnit
 from verso_core.jobs import Result, Slice
-from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.models import TextSpan
 from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import passage_spans, sentence_source, sentence_spans
 from verso_worker.records.outputs import Timings
@@ -56,7 +56,7 @@ class Score:
                 rows = [
                     {
                         "score": best.score,
-                        "evidence": Place.of(text, best.start, best.end),
+                        "evidence": TextSpan.of(text, best.start, best.end),
                         "tokens": tokens(query) + tokens(sentence_source(text)),
                     }
                     for (query, text), best in zip(pairs, self._best(head, pairs), strict=True)

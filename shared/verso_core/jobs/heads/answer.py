@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from verso_core.jobs.filters.filter import Filter
-from verso_core.jobs.heads.models import HeadResult, Place
+from verso_core.jobs.heads.models import HeadResult, TextSpan
 from verso_core.jobs.models import (
     READ_COST,
     WINDOW_COST,
@@ -126,7 +126,7 @@ class AnswerItem(Item):
         return cls([len(text) for text in texts], b"".join(texts))
 
 
-class AnswerPart(RecordText, Place):
+class AnswerPart(RecordText, TextSpan):
     """A part of a text that may be the answer; offsets are into its context or record."""
 
     score: float
@@ -134,7 +134,7 @@ class AnswerPart(RecordText, Place):
     confidence: float | None = Field(
         default=None, description="calibrated: the probability that it is right; null of some heads"
     )
-    evidence: Place = Field(description="the sentence or line it stands in")
+    evidence: TextSpan = Field(description="the sentence or line it stands in")
     context: int | None = Field(default=None, description="index of the given context")
     id: str | None = Field(default=None, description="of the record: document#chunk")
     document: str | None = None

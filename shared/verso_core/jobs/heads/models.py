@@ -17,7 +17,7 @@ class HeadResult(OpenModel):
     channel: Channel = Channel.STABLE
 
 
-class Place(OpenModel):
+class TextSpan(OpenModel):
     """A part of a text: in bytes and, where the text is UTF-8, in code points and UTF-16 units.
 
     Python counts a string in code points, JavaScript and Java in code units of UTF-16.
@@ -31,8 +31,8 @@ class Place(OpenModel):
     end_utf16: int | None = None
 
     @classmethod
-    def of(cls, text: bytes, start: int, end: int) -> Place:
-        """Return bytes [start, end) of a text as a place."""
+    def of(cls, text: bytes, start: int, end: int) -> TextSpan:
+        """Return bytes [start, end) of a text as a span."""
         try:
             text.decode()
             before, part = text[:start].decode(), text[start:end].decode()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from verso_core.jobs.heads.models import MAX_PAIRS, Place
+from verso_core.jobs.heads.models import MAX_PAIRS, TextSpan
 from verso_core.jobs.models import Name, OpenModel
 
 _TextObject = Annotated[
@@ -48,7 +48,7 @@ class RankedDocument(OpenModel):
     index: int
     relevance_score: float
     document: dict[str, str] | None = None
-    evidence: Place | None = Field(
+    evidence: TextSpan | None = Field(
         default=None,
         description="the sentence that counted, or the passage where the head reads passages",
     )

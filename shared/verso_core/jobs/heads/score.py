@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.heads.models import MAX_PAIRS, HeadResult, Place
+from verso_core.jobs.heads.models import MAX_PAIRS, HeadResult, TextSpan
 from verso_core.jobs.models import (
     WINDOW_COST,
     Item,
@@ -101,7 +101,7 @@ class PairScore(HeadResult, ItemResult):
     """The score of one pair: larger if the two match better."""
 
     score: float
-    evidence: Place | None = Field(
+    evidence: TextSpan | None = Field(
         default=None, description="with sentences: the part of the second text that counted"
     )
     tokens: int | None = Field(

@@ -15,7 +15,7 @@ def test_characters_of_a_text_become_its_bytes(text: str, data: st.DataObject) -
     end = data.draw(st.integers(start, len(text)))
     if any("\ud800" <= c <= "\udfff" for c in text):
         return
-    place = Context.of(text.encode(), {}).place(start, end)
+    place = Context.of(text.encode(), {}).text_span(start, end)
     assert text.encode()[place.start_byte : place.end_byte] == text[start:end].encode()
     assert (place.start, place.end) == (start, end)
 
@@ -25,16 +25,16 @@ def test_any_bytes_have_exact_byte_offsets(data: bytes, draw: st.DataObject) -> 
     context = Context.of(data, {})
     start = draw.draw(st.integers(0, len(context.read)))
     end = draw.draw(st.integers(start, len(context.read)))
-    before, inside = context.place(0, start), context.place(start, end)
+    before, inside = context.text_span(0, start), context.text_span(start, end)
     assert before.end_byte == inside.start_byte
-    whole = context.place(0, len(context.read))
+    whole = context.text_span(0, len(context.read))
     assert (whole.start_byte, whole.end_byte) == (0, len(data))
     kept = data[inside.start_byte : inside.end_byte].decode("utf-8", "surrogateescape")
     assert len(kept) == end - start
 
 
 def test_bytes_that_are_no_text_have_no_characters() -> None:
-    place = Context.of(b"ok \xff\xfe timed out", {}).place(6, 15)
+    place = Context.of(b"ok \xff\xfe timed out", {}).text_span(6, 15)
     assert place.public() == {"start_byte": 6, "end_byte": 15}
 
 

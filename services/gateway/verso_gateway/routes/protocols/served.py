@@ -16,7 +16,7 @@ from fastapi import Request
 from verso_core.errors import ModelUnknown, RequestInvalid
 from verso_core.heads import Task
 from verso_core.jobs import SLICE_COST, EmbedItem, EmbedParams, Item, Kind, Queue, SliceSpec, cut
-from verso_core.jobs.heads.models import Place
+from verso_core.jobs.heads.models import TextSpan
 from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.jobs.ingest import Embedded
 from verso_core.registry import TASKS
@@ -67,7 +67,7 @@ class Rank:
 
     index: int
     score: float
-    evidence: Place | None
+    evidence: TextSpan | None
 
 
 class Ranks(NamedTuple):

@@ -17,7 +17,7 @@ from verso_worker.records.segments import BLOCK_LINES
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.segments import Block, Opened, opened_segment
 
-Place = tuple[Segment, int]
+BlockRef = tuple[Segment, int]
 """A segment, and the number of a block in it."""
 
 _KEPT_BYTES = 32 << 20
@@ -38,10 +38,10 @@ class Blocks:
         self._kept: Cache[Block] = Cache(limit_bytes)
 
     def read(
-        self, log: LogCollection, places: Sequence[Place], *, keep: bool = True
-    ) -> dict[Place, Block]:
+        self, log: LogCollection, places: Sequence[BlockRef], *, keep: bool = True
+    ) -> dict[BlockRef, Block]:
         """Return blocks, by where they stand; ``keep``: they will be asked for again."""
-        names = {place_name(log, place): place for place in places}
+        names = {block_key(log, place): place for place in places}
         found = {names[name]: block for name, block in self._kept.find(list(names)).items()}
         missing: dict[Segment, list[int]] = defaultdict(list)
         for segment, number in names.values():
@@ -50,13 +50,13 @@ class Blocks:
         if missing:
             new = self._decoded(log, missing)
             if keep:
-                self._kept.keep({place_name(log, place): block for place, block in new.items()})
+                self._kept.keep({block_key(log, place): block for place, block in new.items()})
             found |= new
         return found
 
     def _decoded(
         self, log: LogCollection, wanted: Mapping[Segment, Sequence[int]]
-    ) -> dict[Place, Block]:
+    ) -> dict[BlockRef, Block]:
         rows = self._store.ledger.read(log.uid, [(one.stream, one.first) for one in wanted])
         read: list[tuple[Opened, int]] = []
         for (segment, numbers), data in zip(wanted.items(), rows, strict=True):
@@ -81,7 +81,7 @@ def blocks_with(segment: Segment, held: int) -> list[int]:
     return [n for n in every if held in (n + 1, filters.ANY_BLOCK)]
 
 
-def place_name(log: LogCollection, place: Place) -> bytes:
+def block_key(log: LogCollection, place: BlockRef) -> bytes:
     """Return a name of a block that no other has, whatever is written later."""
     segment, number = place
     return b"%b %b%d" % (log.uid.encode(), segment.pack(), number)

@@ -37,7 +37,7 @@ from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore, Statements
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.counting import Counts, by_statement
-from verso_worker.rules.logs.occurrences import Found, Line, Occurrences
+from verso_worker.rules.logs.occurrences import Found, FoundLine, Occurrences
 
 MAX_ROWS = 20_000
 """Most vectors that are compared, each with each."""
@@ -167,7 +167,7 @@ def _described(
     )
 
 
-def _newest_first(line: Line) -> tuple[int, int]:
+def _newest_first(line: FoundLine) -> tuple[int, int]:
     return -line.time_ns, -line.number
 
 
@@ -175,6 +175,6 @@ def _seconds(time_ns: int | None) -> float | None:
     return None if time_ns is None else time_ns / 1e9
 
 
-def _member(line: Line) -> Member:
+def _member(line: FoundLine) -> Member:
     fields = {"id": line_id(line.stream, line.number), "time": line.time_ns / 1e9}
     return Member.model_validate(fields | text_field(line.text))

@@ -40,7 +40,7 @@ from verso_worker.rules.logs.bodies import TIME_PATTERN
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.segments import (
-    Place,
+    Destination,
     coded,
     of_records,
     open_segments,
@@ -170,7 +170,7 @@ class LogIngest:
         item, params = work.only, work.params
         log = self._open(collection, params)
         payload = _Payload.of(item)
-        place = Place(params.stream, item.first, self._times(payload.lines, params))
+        target = Destination(params.stream, item.first, self._times(payload.lines, params))
         with timings.phase("tokenize"):
             texts = payload.lines.ends - payload.lines.begins > LONG_LINE_BYTES
             parsed = _without(payload.lines, texts, log)
@@ -182,10 +182,10 @@ class LogIngest:
             parsed.number(log.number(parsed.new_rows))
         with timings.phase("store"):
             tables = self._tables(log, parsed)
-            segments = self._segments(payload, parsed, texts, log=log, tables=tables, place=place)
+            segments = self._segments(payload, parsed, texts, log=log, tables=tables, target=target)
         with timings.phase("infer"):
             made = self._embed(log, collection)
-        writes = self._records(payload.lines, texts, collection, params, place=place, seq=seq)
+        writes = self._records(payload.lines, texts, collection, params, target=target, seq=seq)
         found = LinesIngested(
             stream=params.stream,
             first=item.first,
@@ -280,24 +280,24 @@ class LogIngest:
         *,
         log: LogCollection,
         tables: Tables,
-        place: Place,
+        target: Destination,
     ) -> list[SegmentWrite]:
         found: list[SegmentWrite] = []
-        when = read_times(payload.lines, place.times) if texts.any() else np.zeros(0, np.int64)
+        when = read_times(payload.lines, target.times) if texts.any() else np.zeros(0, np.int64)
         passed = 0  # text lines before the run, which are not among the parsed ones
         for begin, end, is_text in _runs(texts):
             is_open = payload.is_open and end == len(texts)
             if is_text:
                 # A line without a time has that of the line before, which this segment lacks.
-                own = replace(place, times=replace(place.times, arrived_ns=int(when[begin])))
+                own = replace(target, times=replace(target.times, arrived_ns=int(when[begin])))
                 found.append(
-                    of_records(payload.lines, place=own, begin=begin, end=end, is_open=is_open)
+                    of_records(payload.lines, target=own, begin=begin, end=end, is_open=is_open)
                 )
                 passed += end - begin
                 continue
             found += coded(
                 parsed, log, tables,
-                place=replace(place, first=place.first + passed),
+                target=replace(target, first=target.first + passed),
                 begin=begin - passed, end=end - passed, is_open=is_open, pool=self.store.writers,
                 text_is_kept=True,
             )  # fmt: skip
@@ -310,7 +310,7 @@ class LogIngest:
         collection: Collection,
         params: IngestLinesParams,
         *,
-        place: Place,
+        target: Destination,
         seq: int,
     ) -> list[Write]:
         """Store the lines that are text as documents."""
@@ -318,11 +318,11 @@ class LogIngest:
         if not len(chosen):
             return []
         model = self.models.writing(collection)
-        when = read_times(lines, place.times)[chosen] / 1e9
+        when = read_times(lines, target.times)[chosen] / 1e9
         sources = [
             (
                 Source(
-                    line_id(params.stream, place.first + index),
+                    line_id(params.stream, target.first + index),
                     text,
                     _metadata(text, params.labels),
                     time_s,
@@ -390,7 +390,7 @@ class LogIngest:
         self, payload: _Payload, item: LinesItem, log: LogCollection, params: IngestLinesParams
     ) -> None:
         """Code the lines of a slice again and replace its segments."""
-        place = Place(params.stream, item.first, self._times(payload.lines, params))
+        target = Destination(params.stream, item.first, self._times(payload.lines, params))
         end = item.first + item.count
         for old in log.overlapping(params.stream, item.first, end):
             if old.first < item.first or old.end > end:
@@ -402,7 +402,7 @@ class LogIngest:
             bitmap = self.store.ledger.gone(log.uid, [(old.stream, old.first)])[0] or b""
             new = coded(
                 parsed, log, log.tables(),
-                place=replace(place, first=old.first), begin=0, end=parsed.count,
+                target=replace(target, first=old.first), begin=0, end=parsed.count,
                 is_open=payload.is_open and old.end == end, pool=self.store.writers,
             )  # fmt: skip
             if len(new) == 1:

@@ -15,7 +15,7 @@ import numpy as np
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Failed, NoItem, Result, Slice
-from verso_core.jobs.documents import DocumentInfo, DocumentPage, ListParams, Order, Place
+from verso_core.jobs.documents import DocumentInfo, DocumentPage, ListParams, Order, PageEnd
 from verso_core.jobs.lines import LineOrder, LinesParams, line_id, line_place
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
@@ -27,7 +27,7 @@ from verso_worker.rules.logs.reading import Line, LineReader
 from verso_worker.rules.matching import Matching
 
 _LINES = "lines\n"
-"""Begins the name of a place among lines: no document's id has a control character."""
+"""Begins the name of a page's end among lines: no document's id has a control character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,15 @@ class LineList:
                 yield _described(log, Line(*place, when, found.data))
 
     def _by_id(self, asked: ListParams, collection: Collection, log: LogCollection) -> DocumentPage:
-        place = asked.place
-        line = _read(place)
-        among_lines, among_documents = line is not None, place is not None and line is None
+        page_end = asked.page_end
+        line = _read(page_end)
+        among_lines, among_documents = line is not None, page_end is not None and line is None
         wanted = asked.limit + 1
         found: list[DocumentInfo] = []
         if not asked.descending and not among_documents:
             found += self._in_order(asked, collection, log, line, wanted)
         if len(found) < wanted and not (asked.descending and among_lines):
-            start = place if among_documents else None
+            start = page_end if among_documents else None
             rows = self.documents.matches(collection, asked, start)
             found += [one.described for one in rows[: wanted - len(found)]]
         if asked.descending and len(found) < wanted:
@@ -118,7 +118,7 @@ class LineList:
         self, asked: ListParams, collection: Collection, log: LogCollection
     ) -> DocumentPage:
         """Return a page of lines and documents, merged by time; those without one come last."""
-        numbers, last = _read_both(asked.place)
+        numbers, last = _read_both(asked.page_end)
         rows = self.documents.matches(collection, asked, last)
         documents = [one.described for one in rows]
         read = self._read(asked, collection, log, numbers, asked.limit + 1)
@@ -134,12 +134,12 @@ class LineList:
             numbers = self._read(asked, collection, log, numbers, taken).places
         shown = [one for one, is_line in page if not is_line]
         if shown:
-            last = Place(shown[-1].id, shown[-1].time)
+            last = PageEnd(shown[-1].id, shown[-1].time)
         name = _LINES + json.dumps(
             [sorted(numbers.items()), None if last is None else [last.id, last.time]]
         )
         return DocumentPage(
-            documents=tuple(one for one, _ in page), next_cursor=Place(name).cursor(asked)
+            documents=tuple(one for one, _ in page), next_cursor=PageEnd(name).cursor(asked)
         )
 
     def _read(
@@ -177,30 +177,30 @@ def _compared(one: tuple[int, int], other: tuple[int, int]) -> int:
 def _after(row: DocumentInfo, asked: ListParams) -> str:
     """Return the cursor of a list by id behind a row; lines have no number of a job."""
     name = _LINES + row.id if row.written == 0 else row.id
-    return Place(name).cursor(asked)
+    return PageEnd(name).cursor(asked)
 
 
-def _read(place: Place | None) -> tuple[int, int] | None:
-    """Return the line that a place in a list by id names; None for one among documents."""
-    if place is None or not place.id.startswith(_LINES):
+def _read(page_end: PageEnd | None) -> tuple[int, int] | None:
+    """Return the line that the end of a page by id names; None for one among documents."""
+    if page_end is None or not page_end.id.startswith(_LINES):
         return None
-    line = line_place(place.id.removeprefix(_LINES))
+    line = line_place(page_end.id.removeprefix(_LINES))
     if line is None:
         raise RequestInvalid("expected a cursor of this list")
     return line
 
 
-def _read_both(place: Place | None) -> tuple[dict[int, int], Place | None]:
+def _read_both(page_end: PageEnd | None) -> tuple[dict[int, int], PageEnd | None]:
     """Read where a list by time stands: in each stream, and among the documents.
 
     Raises:
         RequestInvalid: the cursor is none of such a list.
     """
-    if place is None:
+    if page_end is None:
         return {}, None
     try:
-        numbers, last = json.loads(place.id.removeprefix(_LINES))
+        numbers, last = json.loads(page_end.id.removeprefix(_LINES))
         places = {int(stream): int(number) for stream, number in numbers}
-        return places, None if last is None else Place(str(last[0]), last[1])
+        return places, None if last is None else PageEnd(str(last[0]), last[1])
     except (ValueError, TypeError, IndexError) as exc:
         raise RequestInvalid("expected a cursor of this list") from exc

@@ -28,7 +28,7 @@ from verso_worker.records.segments import (
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.reading import LineReader
-from verso_worker.rules.logs.segments import Opened, Place, coded, open_segments
+from verso_worker.rules.logs.segments import Destination, Opened, coded, open_segments
 from verso_worker.rules.ports.outcome import OnProgress, no_progress
 
 MERGED_TOGETHER = 16
@@ -252,7 +252,7 @@ class LogManagement:
         parsed.number(log.number(parsed.new_rows))
         new = coded(
             parsed, log, log.tables(),
-            place=Place(run[0].stream, run[0].first, parts[0].front.times),
+            target=Destination(run[0].stream, run[0].first, parts[0].front.times),
             begin=0, end=parsed.count, is_open=bool(run[-1].flags & OPEN),
             pool=self.store.writers,
         )  # fmt: skip

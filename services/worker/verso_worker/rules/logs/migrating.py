@@ -24,7 +24,7 @@ from verso_worker.records.segments import OPEN
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.counting import in_blocks
 from verso_worker.rules.logs.scrub import bucket_of
-from verso_worker.rules.logs.segments import Opened, Place, coded, open_segments
+from verso_worker.rules.logs.segments import Destination, Opened, coded, open_segments
 from verso_worker.rules.ports.models import Model
 
 
@@ -76,7 +76,7 @@ class LogMigration:
         parsed.number(log.number(parsed.new_rows))
         [new] = coded(
             parsed, log, tables,
-            place=Place(segment.stream, segment.first, opened.front.times),
+            target=Destination(segment.stream, segment.first, opened.front.times),
             begin=0, end=parsed.count, is_open=bool(segment.flags & OPEN),
             pool=self.store.writers,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from verso_core.jobs.log_records import read_line
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import set_bits
-from verso_worker.rules.logs.blocks import Blocks, Place, blocks_with
+from verso_worker.rules.logs.blocks import BlockRef, Blocks, blocks_with
 from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, Statements
 from verso_worker.rules.logs.conditions import Condition
@@ -42,7 +42,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class FoundLine:
     """A line that a search found."""
 
     stream: int
@@ -57,7 +57,7 @@ class Found:
 
     statement: int
     score: float
-    lines: list[Line] = field(default_factory=list)
+    lines: list[FoundLine] = field(default_factory=list)
     count: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
@@ -69,7 +69,7 @@ class Found:
             self.first_ns = least if self.first_ns is None else min(self.first_ns, least)
             self.last_ns = greatest if self.last_ns is None else max(self.last_ns, greatest)
 
-    def show(self, lines: Sequence[Line], *, keep: int) -> None:
+    def show(self, lines: Sequence[FoundLine], *, keep: int) -> None:
         """Keep the newest of these lines and those before."""
         both = [*self.lines, *lines]
         self.lines = sorted(both, key=lambda line: (-line.time_ns, -line.number))[:keep]
@@ -246,8 +246,8 @@ class Occurrences:
         one.show(_lines(self._log, stream, block, chosen[-self._keep :]), keep=self._keep)
 
     def _decoded(
-        self, places: Sequence[Place], *, together: int = _DECODED_TOGETHER, kept: bool = True
-    ) -> Iterator[tuple[Place, Block]]:
+        self, places: Sequence[BlockRef], *, together: int = _DECODED_TOGETHER, kept: bool = True
+    ) -> Iterator[tuple[BlockRef, Block]]:
         """Yield blocks with their places, first a few at a time, then more."""
         start = 0
         while part := places[start : start + together]:
@@ -333,7 +333,7 @@ class _Places:
     oldest: int | None
     partly: _Listed
 
-    def first_read(self) -> list[Place]:
+    def first_read(self) -> list[BlockRef]:
         """Return the blocks that are decoded whatever they hold."""
         found = []
         if self.oldest is not None:
@@ -347,9 +347,9 @@ _NONE = _Listed((), np.zeros(0, np.int64), np.zeros(0, np.uint16))
 _NOWHERE = _Places(0, _NONE, None, _NONE)
 
 
-def _lines(log: LogCollection, stream: int, block: Block, chosen: Indices) -> list[Line]:
+def _lines(log: LogCollection, stream: int, block: Block, chosen: Indices) -> list[FoundLine]:
     texts = line_arrays.rows(line_arrays.take(block.lines, chosen))
     if log.holds_records(stream):
         texts = [read_line(text).text for text in texts]
     rows = zip(chosen.tolist(), block.when[chosen].tolist(), texts, strict=True)
-    return [Line(stream, block.first + at, when, text) for at, when, text in rows]
+    return [FoundLine(stream, block.first + at, when, text) for at, when, text in rows]

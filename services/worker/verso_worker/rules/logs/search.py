@@ -40,7 +40,7 @@ from verso_worker.records.space import Vector, read_unit
 from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
 from verso_worker.rules.logs.conditions import Condition
-from verso_worker.rules.logs.occurrences import Found, Line, Occurrences
+from verso_worker.rules.logs.occurrences import Found, FoundLine, Occurrences
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.rows import moments
 from verso_worker.rules.ports.models import Models
@@ -307,7 +307,9 @@ class LogSearch:
         ]
 
 
-def _fields(log: LogCollection, line: Line, *, score: float, with_text: bool) -> dict[str, object]:
+def _fields(
+    log: LogCollection, line: FoundLine, *, score: float, with_text: bool
+) -> dict[str, object]:
     name = line_id(line.stream, line.number)
     fields: dict[str, object] = {
         "id": name,

@@ -38,7 +38,7 @@ Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where lines are to be stored: their stream, the number of the first, and their times."""
 
     stream: int
@@ -51,7 +51,7 @@ def coded(
     log: LogCollection,
     tables: Tables,
     *,
-    place: Place,
+    target: Destination,
     begin: int,
     end: int,
     is_open: bool,
@@ -64,7 +64,7 @@ def coded(
         parsed: the lines, their shapes numbered.
         log: the collection.
         tables: that the blocks are coded with.
-        place: of line 0 of ``parsed``.
+        target: of line 0 of ``parsed``.
         begin: first line.
         end: behind the last line.
         is_open: the last line has no line end.
@@ -78,7 +78,7 @@ def coded(
 
     def coded_block(at: int, count: int) -> bytes:
         block = block_codec.encode(
-            parsed, log.shapes, tables, first=at, count=count, first_sequence=place.first + at
+            parsed, log.shapes, tables, first=at, count=count, first_sequence=target.first + at
         )
         if text_is_kept:
             return block
@@ -97,27 +97,33 @@ def coded(
     for start, stop in _parts(begin, end):
         own = list(islice(blocks, -(-(stop - start) // BLOCK_LINES)))
         opened = is_open and stop == end
-        found.append(_segment(parsed, place, own, start=start, stop=stop, is_open=opened))
+        found.append(_segment(parsed, target, own, start=start, stop=stop, is_open=opened))
     return found
 
 
 def _segment(
-    parsed: Parsed, place: Place, blocks: Sequence[bytes], *, start: int, stop: int, is_open: bool
+    parsed: Parsed,
+    target: Destination,
+    blocks: Sequence[bytes],
+    *,
+    start: int,
+    stop: int,
+    is_open: bool,
 ) -> SegmentWrite:
     """Return the segment of lines [start, stop), with its blocks behind what is said of them."""
     whole = line_arrays.take(parsed.lines, np.arange(start, stop))
-    when = read_times(whole, place.times)
-    flags = ASCENDING if _ascends(whole, when, place.times) else 0
+    when = read_times(whole, target.times)
+    flags = ASCENDING if _ascends(whole, when, target.times) else 0
     front = Front(
         flags=flags | (OPEN if is_open else 0),
         lines=stop - start,
-        times=place.times,
+        times=target.times,
         inventory=Inventory.of(parsed.shapes[start:stop]),
         filter=filters.build(parsed, first=start, count=stop - start, block_lines=BLOCK_LINES),
         sizes=tuple(map(len, blocks)),
     )
     segment = Segment(
-        place.stream, place.first + start, stop - start, *_span(when), flags=front.flags
+        target.stream, target.first + start, stop - start, *_span(when), flags=front.flags
     )
     return SegmentWrite(segment, front.pack(blocks), len(whole.data))
 
@@ -127,13 +133,15 @@ def _parts(begin: int, end: int) -> list[tuple[int, int]]:
     return [(at, min(end, at + SEGMENT_LINES)) for at in range(begin, end, SEGMENT_LINES)]
 
 
-def of_records(lines: Lines, *, place: Place, begin: int, end: int, is_open: bool) -> SegmentWrite:
-    """Return the segment that holds the place of lines [begin, end), stored as documents."""
+def of_records(
+    lines: Lines, *, target: Destination, begin: int, end: int, is_open: bool
+) -> SegmentWrite:
+    """Return the segment of lines [begin, end) that are stored as documents."""
     whole = line_arrays.take(lines, np.arange(begin, end))
     flags = RECORDS | (OPEN if is_open else 0)
-    front = Front(flags, end - begin, place.times, EMPTY, b"", ())
-    span = _span(read_times(whole, place.times))
-    segment = Segment(place.stream, place.first + begin, end - begin, *span, flags=flags)
+    front = Front(flags, end - begin, target.times, EMPTY, b"", ())
+    span = _span(read_times(whole, target.times))
+    segment = Segment(target.stream, target.first + begin, end - begin, *span, flags=flags)
     return SegmentWrite(segment, front.pack([]), 0)  # the documents count their own text
 
 

@@ -23,7 +23,7 @@ from verso_core.jobs import Collection
 from verso_core.jobs.log_views import MAX_STATEMENT_INTERVALS, StatementsParams, StatementView
 from verso_core.jobs.log_views import Statements as StatementsView
 from verso_worker.records.segments import ASCENDING, BLOCK_LINES
-from verso_worker.rules.logs.blocks import Blocks, Place
+from verso_worker.rules.logs.blocks import BlockRef, Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
 from verso_worker.rules.logs.conditions import END_NS, START_NS, Condition
 from verso_worker.rules.logs.occurrences import passing_lines
@@ -185,7 +185,7 @@ class _Seen:
         found: Counts = self._by_interval[statements]
         return found
 
-    def _places(self, entries: Counts) -> list[Place]:
+    def _places(self, entries: Counts) -> list[BlockRef]:
         """Return the blocks with lines of entries, each once."""
         masks: dict[int, int] = defaultdict(int)
         for entry in entries.tolist():
@@ -197,7 +197,7 @@ class _Seen:
             if mask >> block & 1
         ]
 
-    def _add_blocks(self, places: Sequence[Place], wanted: NDArray[np.bool_]) -> None:
+    def _add_blocks(self, places: Sequence[BlockRef], wanted: NDArray[np.bool_]) -> None:
         """Count lines of blocks by interval, those of wanted statements."""
         parted = []
         for place, summary in self._summaries.read(self._log, places).items():
@@ -247,7 +247,7 @@ class _Seen:
             for summary in self._summaries.read(self._log, places).values():
                 self._note(summary)
 
-    def _candidates(self, statement: int, *, newest: bool) -> Iterator[list[Place]]:
+    def _candidates(self, statement: int, *, newest: bool) -> Iterator[list[BlockRef]]:
         """Yield the blocks of each segment that may hold the first or the last line.
 
         Where times ascend it is the first or the last block that has lines of the statement.
@@ -280,7 +280,7 @@ class _Seen:
 
     def _add_parts(self, rows: Counts, by_time: NDArray[np.bool_]) -> None:
         """Count lines of segments of which some lines pass."""
-        opened: list[tuple[int, Place]] = []
+        opened: list[tuple[int, BlockRef]] = []
         for row in rows.tolist():
             places = self._every_block(row)
             if not by_time[row]:
@@ -303,7 +303,7 @@ class _Seen:
                 if place in blocks:
                     self._count_lines(row, blocks[place])
 
-    def _every_block(self, row: int) -> list[Place]:
+    def _every_block(self, row: int) -> list[BlockRef]:
         segment = self._view.segments[row]
         return [(segment, n) for n in range(-(-segment.lines // BLOCK_LINES))]
 

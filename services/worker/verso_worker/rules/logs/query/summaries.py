@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_worker.records.cache import Cache
-from verso_worker.rules.logs.blocks import Blocks, Place, place_name
+from verso_worker.rules.logs.blocks import BlockRef, Blocks, block_key
 from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.logs.segments import Block
 
@@ -75,9 +75,9 @@ class Summaries:
         self._blocks = blocks
         self._kept: Cache[Summary] = Cache(limit_bytes)
 
-    def read(self, log: LogCollection, places: Sequence[Place]) -> dict[Place, Summary]:
+    def read(self, log: LogCollection, places: Sequence[BlockRef]) -> dict[BlockRef, Summary]:
         """Return the summaries of blocks; those that are gone or damaged are left out."""
-        names = {place_name(log, place): place for place in places}
+        names = {block_key(log, place): place for place in places}
         known = self._kept.find(list(names))
         found = {names[name]: summary for name, summary in known.items()}
         missing = [place for name, place in names.items() if name not in known]
@@ -85,6 +85,6 @@ class Summaries:
             part = missing[start : start + _DECODED_TOGETHER]
             blocks = self._blocks.read(log, part, keep=False)
             new = {place: Summary.of(block) for place, block in blocks.items()}
-            self._kept.keep({place_name(log, place): one for place, one in new.items()})
+            self._kept.keep({block_key(log, place): one for place, one in new.items()})
             found |= new
         return found
