@@ -1,0 +1,97 @@
+"""The tree stays one that a person can hold in mind: folders, modules, functions, and all of it.
+
+A ceiling may be raised: by the change that needs the room, which says what the lines are for. How
+large the parts are, and why: ``docs/adr/0044-the-tree-is-as-large-as-what-it-does.md``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.unit.test_house import ROOT
+
+PRODUCTION = {  # most lines of each, blank lines, comments and docstrings included
+    "shared/verso_core": 10_500,
+    "shared/verso_ledger": 6_000,
+    "shared/verso_codecs": 9_000,
+    "shared/verso_client": 9_500,
+    "services/gateway/verso_gateway": 15_000,
+    "services/worker/verso_worker": 30_000,
+    "services/keeper/verso_keeper": 2_000,
+    "services/standalone/verso_standalone": 2_500,
+    "training/verso_training": 11_500,
+}
+MODULES = 580
+MODULES_OF_A_FOLDER = 20
+LINES_OF_A_MODULE = 500
+LINES_OF_A_FUNCTION = 60
+"""Without its signature and its docstring, which routes and commands need for their options."""
+
+CLIENTS = {  # a method for every operation; the second is generated from the first
+    "shared/verso_client/async_client.py",
+    "shared/verso_client/client.py",
+}
+SCANNERS = {  # one loop over the bytes of a line, whose steps share its position
+    "shared/verso_codecs/logs/parsing.py: _parse_line",
+}
+
+
+@cache
+def modules(package: str) -> list[Path]:
+    """Return the modules of a package."""
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def every_module() -> Iterator[tuple[str, Path]]:
+    """Yield the production modules, each with its name in the tree."""
+    for package in PRODUCTION:
+        for path in modules(package):
+            yield str(path.relative_to(ROOT)), path
+
+
+def lines(path: Path) -> int:
+    """Return the number of a module's lines."""
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the functions of a module with the lines of their bodies, docstrings left out."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node) is not None and len(node.body) > 1
+            first = node.body[1 if documented else 0]
+            yield node.name, (node.end_lineno or 0) - first.lineno + 1
+
+
+@pytest.mark.parametrize("package", PRODUCTION)
+def test_a_package_stays_below_its_ceiling(package: str) -> None:
+    assert sum(map(lines, modules(package))) <= PRODUCTION[package]
+
+
+def test_there_are_no_more_modules_than_the_ceiling() -> None:
+    assert len(list(every_module())) <= MODULES
+
+
+def test_no_folder_has_more_than_twenty_modules_side_by_side() -> None:
+    beside = Counter(path.parent for _, path in every_module() if path.name != "__init__.py")
+    assert {str(folder): n for folder, n in beside.items() if n > MODULES_OF_A_FOLDER} == {}
+
+
+def test_no_module_is_longer_than_five_hundred_lines() -> None:
+    long = {name: lines(path) for name, path in every_module() if name not in CLIENTS}
+    assert {name: n for name, n in long.items() if n > LINES_OF_A_MODULE} == {}
+
+
+def test_no_function_is_longer_than_sixty_lines() -> None:
+    long = {
+        f"{name}: {function}"
+        for name, path in every_module()
+        for function, length in functions(path)
+        if length > LINES_OF_A_FUNCTION
+    }
+    assert long == SCANNERS
