@@ -92,8 +92,8 @@ class Direct:
     def ingest(self, documents: Sequence[bytes], *, verified: bool) -> None:
         """Work through documents slice by slice, with as many at once as a worker has."""
         parts = [documents[at : at + SLICE_ITEMS] for at in range(0, len(documents), SLICE_ITEMS)]
-        with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as hands:
-            list(hands.map(partial(self._slice, verified=verified), parts))
+        with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as pool:
+            list(pool.map(partial(self._slice, verified=verified), parts))
 
     def _slice(self, documents: Sequence[bytes], *, verified: bool) -> None:
         chunks = [chunk for document in documents for chunk in self._cutter.cut(document)]

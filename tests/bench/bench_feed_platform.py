@@ -336,7 +336,7 @@ def _await(platform: Client, name: str, count: int) -> None:
 def one_line(site: Site, rows: Sequence[str], options: argparse.Namespace) -> dict[str, float]:
     """Send requests of one line at a rate beside idle workers."""
     url = site.url("gateway-0")
-    settle(ledger_of(site))
+    wait_for_quiet(ledger_of(site))
     count = round(options.requests_per_second * options.request_seconds)
     requests = [request(url, "loki", batch, first) for first, batch in batches(rows, 1, count)]
     at = options.requests_per_second
@@ -352,7 +352,7 @@ def waiting(site: Site, rows: Sequence[str], options: argparse.Namespace) -> dic
     """Send lines while the worker is stopped; return the ledger's memory a line beyond texts."""
     url, ledger = site.url("gateway-0"), ledger_of(site)
     found = {}
-    settle(ledger)
+    wait_for_quiet(ledger)
     with stopped(site):
         for way in ("bulk", "otlp"):
             held = memory_of(ledger)
@@ -374,7 +374,7 @@ def waiting(site: Site, rows: Sequence[str], options: argparse.Namespace) -> dic
     }
 
 
-def settle(ledger: redis.Redis) -> None:
+def wait_for_quiet(ledger: redis.Redis) -> None:
     """Wait until the ledger holds no more and no less than a while before: nothing is stored."""
     until, held = time.monotonic() + 120, -1
     while time.monotonic() < until and abs((now := memory_of(ledger)) - held) > _SETTLED_BYTES:

@@ -41,7 +41,7 @@ from verso_worker.jobs.ledger_watch import HighWaterMark
 _CALLERS = 4
 _WORKERS = 2
 _PACE_S = 0.08
-_SETTLE_S = 1.0
+_QUIET_S = 1.0
 _WAITS = 10  # every tenth job is waited for over the gateway's subscription
 _PATIENCE_S = 120.0
 
@@ -262,7 +262,7 @@ def main() -> int:
             head = "| failover | primary | s until acknowledged | jobs so far |"
             sys.stdout.write(f"{head}\n|---:|---|---:|---:|\n")
             for number in range(given.count):
-                time.sleep(_SETTLE_S)
+                time.sleep(_QUIET_S)
                 rows.append(
                     fail_over(servers, load, kill=number % 3 != 1, as_replica=given.as_replica)
                 )

@@ -8,7 +8,7 @@
 3. The callers stop, the platform comes to rest, and the judge looks at every promise.
 
 A fault is a SIGKILL of one process or of several at once, a SIGSTOP for some seconds, a handful of
-bells that nobody asked for, or the loss of all bells. Everything random follows from ``--seed``
+wake-ups that no one asked for, or the loss of all. Everything random follows from ``--seed``
 except the times at which processes are hit. Each fault is one JSON line of the log, as is the end.
 """
 
@@ -115,15 +115,15 @@ class Storm:
         return f"stop {part}"
 
     def _ring(self) -> str:
-        """Double bells, bells for no queue, or no bells at all."""
+        """Double wake-ups, wake-ups for no queue, or none at all."""
         with self.platform.redis() as ledger:
             ledger.execute_command("SELECT", 1)
             name = self.dice.choice(list(Queue)).celery_name
             if self.dice.random() < 0.5:
                 ledger.delete(*(queue.celery_name for queue in Queue))
-            for bell in ledger.lrange(name, 0, 0) * 20:
-                ledger.lpush(name, bell)
-        return "bells doubled or lost"
+            for message in ledger.lrange(name, 0, 0) * 20:
+                ledger.lpush(name, message)
+        return "wake-ups doubled or lost"
 
     def _note(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")

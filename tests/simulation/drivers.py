@@ -542,7 +542,7 @@ class Keeper:
             (self.collect, 0.6),
             (self.scrub, 0.5),
             (self.freeze, 0.1),
-            (self.halt, 0.02),
+            (self.make_read_only, 0.02),
         ]
 
     def reap(self) -> Driver:
@@ -616,7 +616,7 @@ class Keeper:
             lambda _: self._model.documents.freeze(owner, ms),
         )
 
-    def halt(self) -> Driver:
+    def make_read_only(self) -> Driver:
         """Find that the ledger is older than it was, and later take it as it is."""
         model, seq = self._model, self._model.seq + 10
 
@@ -625,7 +625,7 @@ class Keeper:
             model.read_only = True
             return 1
 
-        yield Command("halt", lambda: self._run("make_read_only", ["e", seq]), stop)
+        yield Command("make_read_only", lambda: self._run("make_read_only", ["e", seq]), stop)
         yield from _pause(self._dice, 20)
 
         def go_on(_sent: Sequence[Call]) -> int:

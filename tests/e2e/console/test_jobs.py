@@ -41,7 +41,7 @@ def job_look(work: Platform, look: Look) -> Look:
 
 
 @pytest.fixture
-def desk(work: Platform, new_context: Callable[..., BrowserContext]) -> Iterator[Look]:
+def desktop(work: Platform, new_context: Callable[..., BrowserContext]) -> Iterator[Look]:
     """A wide page before the platform that has work."""
     found = looked(new_context(), work.url)
     yield found
@@ -107,14 +107,14 @@ def test_what_failed_of_a_job_is_listed_with_its_place(job_look: Look) -> None:
     job_look.shot("failures")
 
 
-def test_a_job_is_cancelled(desk: Look, work: Platform) -> None:
+def test_a_job_is_cancelled(desktop: Look, work: Platform) -> None:
     with paused(work):
-        job = ingest(desk.url)
-        page = desk.open(f"{JOBS}?job={job}")
+        job = ingest(desktop.url)
+        page = desktop.open(f"{JOBS}?job={job}")
         page.get_by_role("button", name="Cancel").click()
         dialog = page.get_by_role("dialog")
-        desk.accessible()
-        desk.shot("cancel")
+        desktop.accessible()
+        desktop.shot("cancel")
         dialog.get_by_role("button", name="Cancel the job").click()
         region = page.get_by_role("region", name="Job", exact=True)
         expect(region.locator(".card-title .badge")).to_have_text("cancelled")
@@ -153,9 +153,9 @@ def _fail(platform: Platform, job: str) -> None:
         ledger.close()
 
 
-def test_jobs_are_followed_past_a_restart_of_the_gateway(desk: Look, work: Platform) -> None:
-    desk.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE")
-    page = desk.open(JOBS)
+def test_jobs_are_followed_past_a_restart_of_the_gateway(desktop: Look, work: Platform) -> None:
+    desktop.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE")
+    page = desktop.open(JOBS)
     expect(page.locator(".page-head .badge", has_text="live")).to_be_visible()
     work.kill("gateway")
     with work.client() as client:
@@ -165,10 +165,10 @@ def test_jobs_are_followed_past_a_restart_of_the_gateway(desk: Look, work: Platf
     expect(row.locator(".badge")).to_have_text("succeeded")
 
 
-def test_searches_are_listed_only_if_asked_for(desk: Look, work: Platform) -> None:
+def test_searches_are_listed_only_if_asked_for(desktop: Look, work: Platform) -> None:
     with work.client() as client:
         client.search("well", collection="work")
-    page = desk.open(JOBS)
+    page = desktop.open(JOBS)
     table = page.get_by_role("table")
     expect(table).to_be_visible()
     assert "search" not in table.inner_text()
@@ -180,12 +180,12 @@ def test_searches_are_listed_only_if_asked_for(desk: Look, work: Platform) -> No
     expect(page).to_have_url(re.compile("reads=true"))
     page.get_by_label("Kind").select_option("search")
     expect(table).not_to_contain_text("embed")
-    desk.shot("reads")
+    desktop.shot("reads")
 
 
-def test_jobs_are_watched_by_keyboard_alone(desk: Look) -> None:
-    job = ingest(desk.url)
-    page = desk.open("/console/search")
+def test_jobs_are_watched_by_keyboard_alone(desktop: Look) -> None:
+    job = ingest(desktop.url)
+    page = desktop.open("/console/search")
     page.get_by_role("searchbox").blur()
     page.keyboard.press("g")
     page.keyboard.press("j")

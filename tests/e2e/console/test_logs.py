@@ -40,7 +40,7 @@ def log_look(logs: Platform, look: Look) -> Look:
 
 
 @pytest.fixture
-def desk(logs: Platform, new_context: Callable[..., BrowserContext]) -> Iterator[Look]:
+def desktop(logs: Platform, new_context: Callable[..., BrowserContext]) -> Iterator[Look]:
     """A wide page before the platform that has lines."""
     found = looked(new_context(), logs.url)
     yield found
@@ -145,8 +145,8 @@ def test_labels_narrow_what_is_seen(log_look: Look) -> None:
     expect(page.get_by_text("1,451 lines").first).to_be_visible()
 
 
-def test_a_range_of_times_is_brushed(desk: Look) -> None:
-    page = desk.open(LOGS)
+def test_a_range_of_times_is_brushed(desktop: Look) -> None:
+    page = desktop.open(LOGS)
     chart = page.get_by_role("group", name=re.compile("Lines over time"))
     box = chart.bounding_box()
     assert box is not None
@@ -154,7 +154,7 @@ def test_a_range_of_times_is_brushed(desk: Look) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 50, steps=5)
     expect(page.locator(".bars-tooltip")).to_be_visible()
-    desk.shot("brush")
+    desktop.shot("brush")
     page.mouse.up()
     expect(page.get_by_role("button", name="Show all times")).to_be_visible()
     assert re.search(r"from=\d+&to=\d+", page.url)
@@ -163,8 +163,8 @@ def test_a_range_of_times_is_brushed(desk: Look) -> None:
     expect(page.get_by_text("1,451 lines").first).to_be_visible()
 
 
-def test_logs_are_read_by_keyboard_alone(desk: Look) -> None:
-    page = desk.open("/console/search")
+def test_logs_are_read_by_keyboard_alone(desktop: Look) -> None:
+    page = desktop.open("/console/search")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.get_by_role("searchbox").blur()
     page.keyboard.press("g")
@@ -188,12 +188,12 @@ def test_logs_are_read_by_keyboard_alone(desk: Look) -> None:
     expect(page.get_by_role("button", name="Zoom out")).to_be_visible()
 
 
-def test_lines_are_found_by_meaning(desk: Look) -> None:
-    page = desk.open(f"{LOGS}&q=a+customer+could+not+pay&by-meaning=true")
+def test_lines_are_found_by_meaning(desktop: Look) -> None:
+    page = desktop.open(f"{LOGS}&q=a+customer+could+not+pay&by-meaning=true")
     expect(page.locator(".log-row .log-score").first).to_be_visible()
     expect(page.get_by_role("heading", name="Nearest statements first")).to_be_visible()
-    desk.accessible()
-    desk.shot("meaning")
+    desktop.accessible()
+    desktop.shot("meaning")
 
 
 @TWO_LOOKS
@@ -218,9 +218,11 @@ def test_a_line_is_on_the_live_tail_as_it_is_accepted(log_look: Look) -> None:
     expect(page.get_by_text(f"held {text}")).to_be_visible()
 
 
-def test_the_live_tail_goes_on_after_a_restart_of_the_gateway(desk: Look, logs: Platform) -> None:
-    desk.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE")
-    page = desk.open(f"{LOGS}&live=true")
+def test_the_live_tail_goes_on_after_a_restart_of_the_gateway(
+    desktop: Look, logs: Platform
+) -> None:
+    desktop.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE")
+    page = desktop.open(f"{LOGS}&live=true")
     expect(page.locator(".badge", has_text="live")).to_be_visible()
     logs.kill("gateway")
     body = b"a line after the restart\n"
@@ -230,10 +232,10 @@ def test_the_live_tail_goes_on_after_a_restart_of_the_gateway(desk: Look, logs: 
 
 
 def test_the_live_tail_has_the_lines_that_the_ledger_dropped_while_it_was_refused(
-    desk: Look, logs: Platform
+    desktop: Look, logs: Platform
 ) -> None:
-    desk.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE", "503")
-    page = desk.open(f"{LOGS}&live=true")
+    desktop.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE", "503")
+    page = desktop.open(f"{LOGS}&live=true")
     expect(page.locator(".badge", has_text="live")).to_be_visible()
     tail = re.compile("/v1/logs/tail")
     page.route(tail, lambda route: route.fulfill(status=503))
@@ -259,11 +261,13 @@ def payloads(platform: Platform) -> set[bytes]:
 
 
 @pytest.mark.timeout(600)  # a busy machine reads the lines for minutes
-def test_100_000_lines_scroll_with_at_most_300_rows_in_the_page(desk: Look, logs: Platform) -> None:
+def test_100_000_lines_scroll_with_at_most_300_rows_in_the_page(
+    desktop: Look, logs: Platform
+) -> None:
     with logs.client() as client:
         client.create_collection("many", kind=CollectionKind.LOGS)
         client.ingest_lines(many_lines(MANY), collection="many", labels={"host": "a"})
-    page = desk.open("/console/logs?collection=many&order=oldest")
+    page = desktop.open("/console/logs?collection=many&order=oldest")
     frame = page.get_by_role("region", name=re.compile("lines of many"))
     most = 0
     newest = page.get_by_text(f"step {MANY - 1} of the loop")
@@ -294,12 +298,12 @@ window.fetch = async (...given) => {
 """
 
 
-def test_end_of_list_reached_before_page_ends_reads_the_next(desk: Look, logs: Platform) -> None:
+def test_end_of_list_reached_before_page_ends_reads_the_next(desktop: Look, logs: Platform) -> None:
     with logs.client() as client:
         client.create_collection("pages", kind=CollectionKind.LOGS)
         client.ingest_lines(many_lines(1000), collection="pages", labels={"host": "a"})
-    desk.page.add_init_script(HELD_END)
-    page = desk.open("/console/logs?collection=pages&order=oldest")
+    desktop.page.add_init_script(HELD_END)
+    page = desktop.open("/console/logs?collection=pages&order=oldest")
     frame = page.get_by_role("region", name="200 lines of pages")
     frame.evaluate("e => { e.scrollTop = e.scrollHeight }")
     expect(page.get_by_text("step 199 of the loop")).to_be_visible()
@@ -320,12 +324,12 @@ def test_states_of_the_logs_have_pages_of_their_own(log_look: Look) -> None:
     log_look.accessible()
 
 
-def test_requests_for_logs_are_shown_as_curl_and_as_python(desk: Look) -> None:
-    page = desk.open(f"{LOGS}&where=level%3Derror&q=refused")
+def test_requests_for_logs_are_shown_as_curl_and_as_python(desktop: Look) -> None:
+    page = desktop.open(f"{LOGS}&where=level%3Derror&q=refused")
     page.get_by_role("button", name="API").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text(f"{desk.url}/v1/logs/query", use_inner_text=True)
+    expect(dialog).to_contain_text(f"{desktop.url}/v1/logs/query", use_inner_text=True)
     dialog.get_by_role("tab", name="Python").nth(1).click()
     expect(dialog).to_contain_text('"contains": "refused"')
-    desk.accessible()
-    desk.shot("logs-samples")
+    desktop.accessible()
+    desktop.shot("logs-samples")

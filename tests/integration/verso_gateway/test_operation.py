@@ -135,7 +135,9 @@ def test_figures_start_at_zero_and_count(client: httpx2.Client) -> None:
     assert 'verso_jobs_accepted_total{queue="interactive",task="embed"} 1.0' in page
 
 
-def test_a_bell_names_the_task_the_queue_and_no_job(client: httpx2.Client, valkey_url: str) -> None:
+def test_a_wakeup_names_the_task_the_queue_and_no_job(
+    client: httpx2.Client, valkey_url: str
+) -> None:
     job_id = client.post("/v1/embed", json=EMBED).json()["id"]
     broker = redis.Redis.from_url(valkey_url.removesuffix("/0") + "/1")
     with broker:

@@ -67,7 +67,7 @@ def keeper(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             assert process.wait(timeout=60) == 0, (tmp_path / "log").read_text()
 
 
-def test_bells_name_the_queue_and_stop_when_nobody_hears_them(valkey_url: str) -> None:
+def test_wakeups_name_the_queue_and_stop_when_no_worker_takes_them(valkey_url: str) -> None:
     broker = valkey_url.replace("/0", "/1")
     wakeups = WakeupSender(broker)
     assert wakeups.notify({Queue.BULK: 3, Queue.SCRUB: 0}) == [Queue.BULK]

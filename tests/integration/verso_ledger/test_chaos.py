@@ -157,7 +157,7 @@ class History:
             assert record.done < record.slices
             self.ended.pop(job_id, None)
 
-    def upkeep(self) -> None:
+    def maintain(self) -> None:
         time.sleep(self.dice.choice([0, 0.002]))
         self.ledger.maintenance.reap()
         self.ledger.maintenance.drop_due()
@@ -170,7 +170,7 @@ class History:
     def step(self) -> None:
         what = self.dice.choices(
             [self.accept, self.claim, self.end, self.give_back, self.beat,
-             self.cancel_or_replay, self.look, self.upkeep],
+             self.cancel_or_replay, self.look, self.maintain],
             [3, 6, 6, 1.5, 1, 0.6, 2, 2],
         )[0]  # fmt: skip
         what()

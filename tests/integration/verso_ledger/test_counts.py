@@ -179,7 +179,7 @@ def test_counts_that_are_wrong_are_mended_by_the_next_pass(
     assert store.maintenance.backlog().totals["counts:mended"] == 1
 
 
-def test_a_replaced_entry_that_cannot_be_read_has_all_counted_anew(
+def test_a_replaced_entry_that_cannot_be_read_has_all_counted_again(
     store: Ledger, raw: redis.Redis, new_job: Callable[..., NewJob]
 ) -> None:
     life = Life(store, new_job, 5)

@@ -56,7 +56,7 @@ def test_of_two_moves_from_one_turn_the_second_changes_nothing(ledger: Ledger) -
     assert ledger.maintenance.backlog().totals["scrub:sound"] == 2
 
 
-def test_a_new_pass_counts_anew_and_the_totals_go_on(ledger: Ledger) -> None:
+def test_a_new_pass_counts_again_and_the_totals_go_on(ledger: Ledger) -> None:
     ledger.scrub.move(0, Move(begin=True))
     ledger.scrub.move(1, Move(add={"damaged": 1}, damaged=[Damage("c", "d")], set={"job": "j"}))
     ledger.scrub.request()

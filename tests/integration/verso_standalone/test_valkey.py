@@ -88,7 +88,7 @@ def test_what_it_acknowledged_survives_sigkill(running: tuple[Valkey, Process]) 
         assert client.dbsize() == 200
 
 
-def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(
+def test_a_read_only_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(
     running: tuple[Valkey, Process],
 ) -> None:
     valkey, process = running
@@ -96,13 +96,13 @@ def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_
     assert ledger_state(data, trust=True) == (ledger_state(data, trust=False)[0], False)
     with closing(Epoch.from_url(valkey.url(0))) as guard:
         guard.make_read_only(EpochState("lost", "", 41))
-    said, halted = ledger_state(data, trust=False)
-    assert halted
+    said, read_only = ledger_state(data, trust=False)
+    assert read_only
     assert "had reached 41 of epoch lost" in said
     process.stop(grace_s=10.0)
     assert ledger_state(data, trust=False)[1]
-    said, halted = ledger_state(data, trust=True)
-    assert not halted
+    said, read_only = ledger_state(data, trust=True)
+    assert not read_only
     assert said.startswith("continues in a new epoch")
 
 

@@ -20,12 +20,14 @@ from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
-    """A shelf with the tiny artifact."""
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
+def model_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
+    """A model store with the tiny artifact."""
+    folder = tmp_path_factory.mktemp("model_store")
+    with closing(
+        ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")
+    ) as model_store:
+        model_store.open(ARTIFACT)
+        yield model_store
 
 
 @pytest.fixture(scope="session")
@@ -47,10 +49,10 @@ def vectors(_vectors: EdgeVectors) -> EdgeVectors:
 
 
 @pytest.fixture
-def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
+def stores(model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
     """A dispatcher with a collection of each kind."""
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS)
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
         pipeline.create_collection(CollectionParams(name="default"))
         pipeline.create_collection(CollectionParams(name="both", text_policy=TextPolicy.BOTH))
         pipeline.create_collection(CollectionParams(name="words", search=SearchMode.HYBRID))

@@ -58,13 +58,13 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 @pytest.fixture
-def stores(shelf: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[Stores]:
+def stores(model_store: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        yield opened(shelf, folder, ledger)
+        yield opened(model_store, folder, ledger)
 
 
-def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
-    pipeline = make_pipeline(shelf, folder.vectors, ledger, buckets=BUCKETS)
+def opened(model_store: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
+    pipeline = make_pipeline(model_store, folder.vectors, ledger, buckets=BUCKETS)
     pipeline.create_collection(CollectionParams(name="default", precision=Precision.FLOAT16))
     return Stores(ledger, pipeline, folder.vectors)
 
@@ -158,13 +158,13 @@ def test_every_bit_of_a_points_payload(stores: Stores) -> None:
 
 
 def test_bits_of_vectors_in_the_engines_own_files(
-    stores: Stores, folder: Folder, shelf: ArtifactStore
+    stores: Stores, folder: Folder, model_store: ArtifactStore
 ) -> None:
     """A byte codec's text is read, and its vector set right; a neural one is refused."""
     texts = {f"d{n}": b"%d: connection refused" % n for n in range(24)}
     stores.fill(texts)
     for name in list(texts)[:8]:
-        code_neurally(stores, shelf, name, texts[name])
+        code_neurally(stores, model_store, name, texts[name])
     neural = [name for name in texts if stores.stored(name).records[0].codec.reads_vector]
     assert counts(stores.scrub()) == (24, 0, 0)
     space = Space.of(stores.ledger.documents.collection("default"))
@@ -181,7 +181,7 @@ def test_bits_of_vectors_in_the_engines_own_files(
             file.seek(at + bit // 8)
             file.write(flipped(rows[name], bit)[bit // 8 : bit // 8 + 1])
     folder.start()
-    again = opened(shelf, folder, stores.ledger)
+    again = opened(model_store, folder, stores.ledger)
     told = dict(zip(texts, again.read(*texts), strict=True))
     assert {name for name, text in told.items() if text == RecordCorrupt.code} == set(neural)
     assert all(told[name] == texts[name] for name in texts if name not in neural)
@@ -202,12 +202,12 @@ def find(folder: Path, row: bytes) -> tuple[Path, int]:
     return found[0]
 
 
-def code_neurally(stores: Stores, shelf: ArtifactStore, name: str, text: bytes) -> None:
+def code_neurally(stores: Stores, model_store: ArtifactStore, name: str, text: bytes) -> None:
     """Put a neural record in the place of a document's own."""
     collection = stores.ledger.documents.collection("default")
     [point] = stores.points(name)
     stored = stores.vectors.get("default", [point])[point]
-    [payload] = shelf.current().recorder.engine.code(
+    [payload] = model_store.current().recorder.engine.code(
         [text], Space.of(collection).widen(stored[None])
     )
     assert payload is not None

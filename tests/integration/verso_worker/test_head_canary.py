@@ -111,19 +111,19 @@ class Place:
     No time is compared: it is this machine's.
     """
 
-    def __init__(self, models: Path, shelf: ArtifactStore, **margins: float) -> None:
+    def __init__(self, models: Path, model_store: ArtifactStore, **margins: float) -> None:
         self.told: list[tuple[str, int, int]] = []
         self.sums = Sums()
         comparisons = Comparisons(self.sums, margins=Margins(**{"slower": 1e9} | margins))
         self.heads = HeadStore(
             models,
-            shelf,
+            model_store,
             comparisons=comparisons,
             on_compared=lambda *row: self.told.append(row),
         )
         self.watcher = RegistryWatcher(
             models,
-            shelf,
+            model_store,
             Metrics(CollectorRegistry()),
             publish=lambda _state: None,
             heads=self.heads,
@@ -166,9 +166,9 @@ def best(found: list[Classification]) -> list[str]:
 
 
 def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
-    shelf: ArtifactStore, models: Path
+    model_store: ArtifactStore, models: Path
 ) -> None:
-    place = Place(models, shelf)
+    place = Place(models, model_store)
     found = place.classified()
     assert {one.channel for one in found} == {"canary"}
     assert best(found) == ["retry", "request", "frame"]
@@ -179,17 +179,17 @@ def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
 
 
 def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
-    shelf: ArtifactStore, models: Path
+    model_store: ArtifactStore, models: Path
 ) -> None:
     (models / "heads/kinds" / STABLE.name / "head.onnx").write_bytes(b"no graph")
-    place = Place(models, shelf)
+    place = Place(models, model_store)
     assert best(place.classified()) == ["retry", "request", "frame"]
     assert place.told == []
 
 
-def test_without_a_canary_nothing_is_compared(shelf: ArtifactStore, models: Path) -> None:
+def test_without_a_canary_nothing_is_compared(model_store: ArtifactStore, models: Path) -> None:
     registry.promote(models, head="kinds")
-    place = Place(models, shelf)
+    place = Place(models, model_store)
     assert {one.channel for one in place.classified()} == {"stable"}
     assert place.told == []
     place.labelled()
@@ -198,9 +198,9 @@ def test_without_a_canary_nothing_is_compared(shelf: ArtifactStore, models: Path
 
 
 def test_a_canary_with_labels_swapped_withdraws_itself_by_what_it_says(
-    shelf: ArtifactStore, models: Path
+    model_store: ArtifactStore, models: Path
 ) -> None:
-    place = Place(models, shelf, differ=0.3)
+    place = Place(models, model_store, differ=0.3)
     place.watcher.open()
     for number in range(100):
         place.classified(job=str(number))
@@ -214,10 +214,10 @@ def test_a_canary_with_labels_swapped_withdraws_itself_by_what_it_says(
 
 
 def test_a_canary_with_labels_swapped_withdraws_itself_by_labels_that_come_back(
-    shelf: ArtifactStore, models: Path
+    model_store: ArtifactStore, models: Path
 ) -> None:
     """However much it may differ: a better version differs too, but its score is no worse."""
-    place = Place(models, shelf, differ=1.0)
+    place = Place(models, model_store, differ=1.0)
     place.watcher.open()
     for _ in range(60):
         place.labelled()
@@ -229,11 +229,11 @@ def test_a_canary_with_labels_swapped_withdraws_itself_by_labels_that_come_back(
     assert "Brier score" in gone.reason
 
 
-def test_a_canary_that_is_as_good_stays(shelf: ArtifactStore, models: Path) -> None:
+def test_a_canary_that_is_as_good_stays(model_store: ArtifactStore, models: Path) -> None:
     registry.assign(models, Channel.CANARY, None, head="kinds")
     again = renamed(models)
     registry.assign(models, Channel.CANARY, again, head="kinds", share=1.0)
-    place = Place(models, shelf)
+    place = Place(models, model_store)
     place.watcher.open()
     for number in range(30):
         place.classified(job=str(number))
@@ -245,14 +245,16 @@ def test_a_canary_that_is_as_good_stays(shelf: ArtifactStore, models: Path) -> N
     assert place.sums.kept["brier:canary"] == place.sums.kept["brier:stable"]
 
 
-def test_who_starts_a_shelf_has_its_heads_loaded(shelf: ArtifactStore, models: Path) -> None:
+def test_who_starts_a_model_store_has_its_heads_loaded(
+    model_store: ArtifactStore, models: Path
+) -> None:
     version = swapped(models, "frame", "prose")
     registry.assign(models, Channel.STABLE, version, head="kinds")
-    model = shelf.current()
+    model = model_store.current()
     vectors = np.zeros((1, model.dim), np.float32)
     with pytest.raises(HeadUnknown):
         model.heads.classify_vectors("kinds", version, vectors=vectors)
-    served = HeadStore(models, shelf)
+    served = HeadStore(models, model_store)
     served.start()
     try:
         assert len(model.heads.classify_vectors("kinds", version, vectors=vectors).logits) == 1

@@ -100,14 +100,14 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 def dispatcher(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
     with ExitStack() as stack:
         ledger = stack.enter_context(closing(Ledger(connect(valkey_url))))
-        shelf = ArtifactStore(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
-        stack.callback(shelf.close)
-        shelf.open(ARTIFACT)
+        model_store = ArtifactStore(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
+        stack.callback(model_store.close)
+        model_store.open(ARTIFACT)
         child = shard_child(tmp_path / "vectors", socket_path=tmp_path / "v.sock", floor_mib=1)
         child.start()
         stack.callback(child.stop)
         vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
-        pipeline = make_pipeline(shelf, vectors, ledger)
+        pipeline = make_pipeline(model_store, vectors, ledger)
         pipeline.create_collection(CollectionParams(name="default", precision=Precision.FLOAT16))
         yield Bench(ledger, pipeline, vectors).dispatcher
 

@@ -15,7 +15,7 @@ from verso_core.jobs.models import ItemError
 from verso_standalone.fitting import MOST_BYTES, texts_of
 
 
-class Shelf:
+class Platform:
     """A collection in memory, listed two documents a page."""
 
     def __init__(self, texts: Sequence[StoredText], rows: Sequence[DocumentInfo]) -> None:
@@ -61,26 +61,26 @@ def text(name: str, time: float | None = None) -> StoredText:
 
 
 def test_the_newest_lines_of_a_log_collection_come_oldest_first() -> None:
-    assert texts_of(Shelf([], []), "lines", space="s") == [b"first", b"second", b"third"]
+    assert texts_of(Platform([], []), "lines", space="s") == [b"first", b"second", b"third"]
 
 
 def test_later_jobs_come_later_and_numbers_in_ids_count_as_numbers() -> None:
     rows = [row("b:10", 1), row("c", 3), row("b:9", 1), row("a:1", 2), row("7", 1)]
-    shelf = Shelf([text(one.id) for one in rows], rows)
-    assert texts_of(shelf, "logs", space="s") == [b"7", b"b:9", b"b:10", b"a:1", b"c"]
+    platform = Platform([text(one.id) for one in rows], rows)
+    assert texts_of(platform, "logs", space="s") == [b"7", b"b:9", b"b:10", b"a:1", b"c"]
 
 
 def test_times_go_before_where_every_text_has_one() -> None:
     rows = [row("a", 1), row("b", 2), row("c", 3)]
-    shelf = Shelf([text("a", 9.0), text("b", 5.0), text("c", 7.0)], rows)
-    assert texts_of(shelf, "logs", space="s") == [b"b", b"c", b"a"]
-    shelf = Shelf([text("a", 9.0), text("b"), text("c", 7.0)], rows)
-    assert texts_of(shelf, "logs", space="s") == [b"a", b"b", b"c"]
+    platform = Platform([text("a", 9.0), text("b", 5.0), text("c", 7.0)], rows)
+    assert texts_of(platform, "logs", space="s") == [b"b", b"c", b"a"]
+    platform = Platform([text("a", 9.0), text("b"), text("c", 7.0)], rows)
+    assert texts_of(platform, "logs", space="s") == [b"a", b"b", b"c"]
 
 
 def test_no_more_than_the_newest_are_read() -> None:
     rows = [row("old", 1, 1), row("a", 2, MOST_BYTES - 1), row("b", 3, 1)]
-    assert texts_of(Shelf([text("a"), text("b")], rows), "logs", space="s") == [b"a", b"b"]
+    assert texts_of(Platform([text("a"), text("b")], rows), "logs", space="s") == [b"a", b"b"]
 
 
 def test_a_damaged_text_is_left_out_and_one_that_waits_is_an_error() -> None:
@@ -88,15 +88,15 @@ def test_a_damaged_text_is_left_out_and_one_that_waits_is_an_error() -> None:
         return StoredText(id="b", error=ItemError(code=code, detail="told", retryable=retryable))
 
     rows = [row("a", 1), row("b", 2)]
-    damaged = Shelf([text("a"), failed("record_corrupt", retryable=False)], rows)
+    damaged = Platform([text("a"), failed("record_corrupt", retryable=False)], rows)
     assert texts_of(damaged, "logs", space="s") == [b"a"]
-    away = Shelf([text("a"), failed("engine_unavailable", retryable=True)], rows)
+    away = Platform([text("a"), failed("engine_unavailable", retryable=True)], rows)
     with pytest.raises(EngineUnavailable):
         texts_of(away, "logs", space="s")
 
 
 def test_another_space_and_an_unknown_collection_are_refused() -> None:
     with pytest.raises(RequestInvalid, match="space"):
-        texts_of(Shelf([], []), "logs", space="t")
+        texts_of(Platform([], []), "logs", space="t")
     with pytest.raises(CollectionUnknown):
-        texts_of(Shelf([], []), "nope", space="s")
+        texts_of(Platform([], []), "nope", space="s")

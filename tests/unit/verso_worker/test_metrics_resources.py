@@ -40,7 +40,7 @@ class Store:
         return {"encode": {**tally.figures(), "waiting": 7}}
 
 
-def test_a_scrape_shows_hands_disk_and_engines_and_outlives_a_dead_one() -> None:
+def test_a_scrape_shows_slots_disk_and_engines_and_outlives_a_dead_one() -> None:
     registry = CollectorRegistry()
     registry.register(ResourceMetrics(Dispatcher(), Store(), data=Path("/"), floor_mib=3))
     value = registry.get_sample_value

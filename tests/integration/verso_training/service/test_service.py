@@ -185,8 +185,8 @@ def test_a_trainer_that_lost_its_subscription_listens_again_and_does_not_spin(
             told: Any = client.info("commandstats")
             return int(told["cmdstat_evalsha"]["calls"])
 
-        ear = WorkSubscriber(client, Queue.TRAIN)
-        thread = threading.Thread(target=_serve, args=(bench.trainer, ear, over))
+        subscriber = WorkSubscriber(client, Queue.TRAIN)
+        thread = threading.Thread(target=_serve, args=(bench.trainer, subscriber, over))
         thread.start()
         try:
             time.sleep(0.5)

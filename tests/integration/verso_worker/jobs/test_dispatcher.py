@@ -42,10 +42,13 @@ from verso_worker.stores.edge.client import EdgeVectors
 
 @pytest.fixture(params=["float16", "int8"])
 def bench(
-    shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, request: pytest.FixtureRequest
+    model_store: ArtifactStore,
+    vectors: EdgeVectors,
+    valkey_url: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Bench]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = make_pipeline(shelf, vectors, ledger)
+        pipeline = make_pipeline(model_store, vectors, ledger)
         pipeline.create_collection(CollectionParams(name="default", precision=request.param))
         yield Bench(ledger, pipeline, vectors)
 
@@ -108,7 +111,7 @@ def test_a_flipped_bit_in_a_stored_patch_is_an_error_and_never_another_text(benc
     assert bench.read("a", "b") == [RecordCorrupt.code, b"its neighbour"]
 
 
-def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> None:
+def test_a_verify_that_finds_a_damaged_record_writes_it_again(bench: Bench) -> None:
     """The raw text is still held, so damage between commit and verify costs nothing."""
     bench.ingest({"a": b"a text that is stored with care"})
     _flip_payload(bench, "a")

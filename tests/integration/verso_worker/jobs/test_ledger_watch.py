@@ -1,4 +1,4 @@
-"""A ledger that comes back older than it was: noticed, halted, and gone on with only on purpose.
+"""A ledger that comes back older than it was: noticed, read-only, used again only on purpose.
 
 Real Valkey, put back from an earlier copy of its append-only file, or from nothing.
 """
@@ -33,14 +33,14 @@ class Machine:
     """A server, a worker's dispatcher on it, and the worker's mark."""
 
     def __init__(
-        self, server: ValkeyServer, shelf: ArtifactStore, vectors: EdgeVectors, folder: Path
+        self, server: ValkeyServer, model_store: ArtifactStore, vectors: EdgeVectors, folder: Path
     ) -> None:
         self.server = server
         self.ledger = Ledger(connect(server.url))
         self.guard = Epoch.from_url(server.url)
         self.folder = folder
         self.mark = HighWaterMark(folder, self.guard)
-        self.pipeline = make_pipeline(shelf, vectors, self.ledger, buckets=16)
+        self.pipeline = make_pipeline(model_store, vectors, self.ledger, buckets=16)
         self.bench = Bench(self.ledger, self.pipeline, vectors)
 
     def close(self) -> None:
@@ -65,11 +65,11 @@ class Machine:
 @pytest.fixture
 def machine(
     valkey_server: Callable[..., ValkeyServer],
-    shelf: ArtifactStore,
+    model_store: ArtifactStore,
     vectors: EdgeVectors,
     tmp_path: Path,
 ) -> Iterator[Machine]:
-    with closing(Machine(valkey_server(), shelf, vectors, tmp_path / "data")) as machine:
+    with closing(Machine(valkey_server(), model_store, vectors, tmp_path / "data")) as machine:
         machine.pipeline.create_collection(CollectionParams(name="default"))
         assert machine.mark.check()
         yield machine
@@ -101,9 +101,9 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
 
     machine.put_back(tmp_path / "copy")
     assert not machine.mark.check()
-    halt = machine.guard.read_only()
-    assert halt is not None
-    assert halt.seq > machine.guard.current().seq
+    stop = machine.guard.read_only()
+    assert stop is not None
+    assert stop.seq > machine.guard.current().seq
     for kind in WRITES:
         with pytest.raises(LedgerBehind):
             machine.ledger.jobs.accept(write(kind))
@@ -160,7 +160,7 @@ def test_the_newer_ledger_put_back_in_its_place_takes_writes_again(
     assert machine.bench.ingest({"newer": b"x"}) is Status.SUCCEEDED
 
 
-def test_an_empty_ledger_in_the_place_of_a_full_one_is_halted(machine: Machine) -> None:
+def test_an_empty_ledger_in_the_place_of_a_full_one_is_read_only(machine: Machine) -> None:
     """It would give all numbers out again, and every vector would look like nobody's."""
     machine.bench.ingest({"a": b"a text"})
     assert machine.mark.check()

@@ -46,9 +46,9 @@ class Made(Bench):
 
 
 @pytest.fixture
-def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
+def made(model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
     with closing(Ledger(connect(valkey_url), policy=Policy(gc_delay_ms=0))) as ledger:
-        pipeline = make_pipeline(shelf, vectors, ledger, buckets=4)
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=4)
         pipeline.create_collection(CollectionParams(name="default"))
         made = Made(ledger, pipeline, vectors)
         assert made.ingest(TEXTS) is Status.SUCCEEDED

@@ -43,11 +43,11 @@ def told() -> Told:
 
 @pytest.fixture
 def stores(
-    shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
+    model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
 ) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
         coded: Cache[Coded] = Cache(1 << 20, on_lookup=told)
-        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS, coded=coded)
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS, coded=coded)
         pipeline.create_collection(CollectionParams(name="default"))
         pipeline.create_collection(
             CollectionParams(name="fast", codec_policy=CodecPolicy.FAST, search=SearchMode.DENSE)

@@ -49,7 +49,7 @@ def lines(first: int, count: int) -> dict[str, bytes]:
 
 
 class Fits(Stores):
-    """A dispatcher over a shelf that holds fitted tables."""
+    """A dispatcher over a model store that holds fitted tables."""
 
     def fit(self, *, number: int | None, **item: Any) -> dict[str, Any]:
         status, [result] = self.do(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
-from tests.integration.verso_worker.rules.test_migrate import Moving, moving, others, shelf
+from tests.integration.verso_worker.rules.test_migrate import Moving, model_store, moving, others
 from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 
@@ -17,7 +17,7 @@ from verso_core.jobs.slices import cut
 from verso_ledger import Commit, NewJob
 from verso_worker.records.segments import Front
 
-__all__ = ["moving", "others", "shelf"]
+__all__ = ["model_store", "moving", "others"]
 
 
 @pytest.fixture

@@ -221,9 +221,9 @@ def test_a_stream_of_texts_becomes_records_and_nobody_has_to_say_so(logs: Stores
 
 def test_metadata_of_a_record_changes_and_a_line_refuses(filled: Stores) -> None:
     [row] = listed(filled, ids=["note-1"])
-    change = {"metadata": {"host": "shelf"}, "time": None}
+    change = {"metadata": {"host": "model_store"}, "time": None}
     done = ask(filled, Kind.UPDATE, {"id": "note-1", "written": row["written"], **change})
     assert done.id == "note-1"
-    assert ask(filled, Kind.COUNT, filter={"field": "host", "eq": "shelf"}).documents == 1
+    assert ask(filled, Kind.COUNT, filter={"field": "host", "eq": "model_store"}).documents == 1
     with pytest.raises(KindUnsupported):
         ask(filled, Kind.UPDATE, {"id": "0:3", "written": 0, **change})

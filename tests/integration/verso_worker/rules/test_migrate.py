@@ -146,22 +146,24 @@ class Moving(Stores):
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
-    """A shelf whose current artifact is the tiny one; two others are kept."""
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+def model_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
+    """A model store whose current artifact is the tiny one; two others are kept."""
+    folder = tmp_path_factory.mktemp("model_store")
+    with closing(
+        ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")
+    ) as model_store:
         for name, space in (("space", True), ("codec", False)):
-            shelf.open(other_artifact(folder / name, space=space))
-        shelf.open(ARTIFACT)
-        yield shelf
+            model_store.open(other_artifact(folder / name, space=space))
+        model_store.open(ARTIFACT)
+        yield model_store
 
 
 @pytest.fixture(scope="module")
-def others(shelf: ArtifactStore) -> dict[str, str]:
+def others(model_store: ArtifactStore) -> dict[str, str]:
     """Codec ids of the two other artifacts: of another space, and of the same."""
     mine = manifest.load(ARTIFACT).manifest
     found = {}
-    for path in sorted(shelf._copies.root.glob("*/manifest.json")):
+    for path in sorted(model_store._copies.root.glob("*/manifest.json")):
         read = manifest.Manifest.model_validate_json(path.read_bytes())
         if read.codec.id != mine.codec.id:
             found["codec" if read.space.id == mine.space.id else "space"] = read.codec.id
@@ -169,9 +171,9 @@ def others(shelf: ArtifactStore) -> dict[str, str]:
 
 
 @pytest.fixture
-def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
+def moving(model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS)
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
         pipeline.create_collection(CODED)
         yield Moving(ledger, pipeline, vectors)
 

@@ -114,7 +114,7 @@ def test_a_pass_that_left_buckets_out_proves_nothing(filled: Stores) -> None:
     assert not there(filled, point)
 
 
-def test_nothing_goes_while_a_backup_is_taken_or_the_ledger_is_halted(filled: Stores) -> None:
+def test_nothing_goes_while_a_backup_is_taken_or_the_ledger_is_read_only(filled: Stores) -> None:
     point = leave(filled)
     guard = filled.ledger.epoch
     for _ in range(2):

@@ -286,11 +286,11 @@ def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_
     stores.fill(texts)
     with closing(
         ArtifactStore(tmp_path / "kept", tmp_path, threads=1, device="cpu", precision="float16")
-    ) as shelf:
-        engine = shelf.open(ARTIFACT).recorder.engine
+    ) as model_store:
+        engine = model_store.open(ARTIFACT).recorder.engine
         assert isinstance(engine, EngineClient)
         assert engine.info()["encoder_precision"] == "float16"
-        pipeline = make_pipeline(shelf, stores.vectors, stores.ledger, buckets=BUCKETS)
+        pipeline = make_pipeline(model_store, stores.vectors, stores.ledger, buckets=BUCKETS)
         other = Stores(stores.ledger, pipeline, stores.vectors)
         assert other.read(*texts) == list(texts.values())
         assert other.hits(LONG)[0]["id"] == "long"
@@ -303,7 +303,7 @@ def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_
 
 
 def test_a_neural_record_whose_vector_was_altered_is_damaged(
-    stores: Stores, shelf: ArtifactStore
+    stores: Stores, model_store: ArtifactStore
 ) -> None:
     """Its text was in the vector as much as in the patch, so nothing can prove a repair."""
     stores.fill({"a": b"open failed", "b": b"its neighbour"})
@@ -311,7 +311,7 @@ def test_a_neural_record_whose_vector_was_altered_is_damaged(
     key, text = bytes.fromhex(collection.checksum_key), b"open failed"
     [point] = stores.points("a")
     stored = stores.vectors.get("default", [point])[point]
-    [payload] = shelf.current().recorder.engine.code(
+    [payload] = model_store.current().recorder.engine.code(
         [text], Space.of(collection).widen(stored[None])
     )
     assert payload is not None

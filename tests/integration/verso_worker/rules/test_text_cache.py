@@ -40,11 +40,11 @@ def told() -> Told:
 
 @pytest.fixture
 def stores(
-    shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
+    model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
 ) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
         cache: Cache[bytes] = Cache(1 << 20, on_lookup=told)
-        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS, cache=cache)
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS, cache=cache)
         pipeline.create_collection(CollectionParams(name="default"))
         yield Stores(ledger, pipeline, vectors)
 

@@ -232,7 +232,7 @@ def test_an_outcome_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load(tmp_path, "full") is None
 
 
-def test_the_page_gets_its_section_anew_and_keeps_the_others() -> None:
+def test_the_page_gets_its_section_again_and_keeps_the_others() -> None:
     figures = strategies.figures(arrays(0.1))
     parts = {"sentiment": "sentiment_dev", "duplicates": "duplicates_", "similarity": "similarity_"}
     found = {}

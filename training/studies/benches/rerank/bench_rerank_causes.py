@@ -70,7 +70,7 @@ def passages(
 
 
 def sentences(
-    rows: Sequence[Ranking], pairing: Score, shelf: ArtifactStore, names: Sequence[str]
+    rows: Sequence[Ranking], pairing: Score, model_store: ArtifactStore, names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Order candidates; mean reciprocal ranks in percent by head and share, 0 the cosine.
 
@@ -79,7 +79,7 @@ def sentences(
     cosines = []
     for row in rows:
         texts = [one.encode() for one in (row.question, *row.candidates)]
-        vectors = shelf.current().recorder.engine.encode(texts).vectors
+        vectors = model_store.current().recorder.engine.encode(texts).vectors
         cosines.append((vectors[1:] @ vectors[0]).tolist())
     found = {}
     for name in names:
@@ -125,11 +125,11 @@ def main() -> None:
     models = options.models or find_artifact().parent
     given = reranking.drawn(options.data / "ir_scifact", split="train", count=options.questions)
     with (
-        readers(models, options.heads, tokens=options.tokens) as (pairing, shelf, tried),
+        readers(models, options.heads, tokens=options.tokens) as (pairing, model_store, tried),
         Client(options.url) as client,
         reranking.taken_in(client, given, collection=options.collection) as collection,
     ):
-        ranked = sentences(rows, pairing, shelf, options.heads)
+        ranked = sentences(rows, pairing, model_store, options.heads)
         found = passages(
             client, given, pairing, tried, collection=collection, scored=options.scored
         )

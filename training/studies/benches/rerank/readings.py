@@ -75,7 +75,7 @@ def readers(
         for one in (served, keep, run):
             one.mkdir()
         tried = list(ways(models, served, names, tokens=tokens))
-        shelf = ArtifactStore(keep, run, threads=1, device="cpu")
-        with contextlib.closing(shelf):
-            shelf.open(registry.resolve(models))
-            yield Score(HeadStore(served, shelf)), shelf, tried
+        model_store = ArtifactStore(keep, run, threads=1, device="cpu")
+        with contextlib.closing(model_store):
+            model_store.open(registry.resolve(models))
+            yield Score(HeadStore(served, model_store)), model_store, tried

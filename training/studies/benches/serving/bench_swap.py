@@ -33,31 +33,33 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Publish so many artifacts under load."""
     models = root / "models"
     models.mkdir()
-    shelf = ArtifactStore(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
-    follower = RegistryWatcher(models, shelf, Metrics(CollectorRegistry()), publish=lambda _: None)
+    model_store = ArtifactStore(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
+    watcher = RegistryWatcher(
+        models, model_store, Metrics(CollectorRegistry()), publish=lambda _: None
+    )
     memory: dict[str, dict[str, float]] = {}
     seconds: list[float] = []
-    with closing(shelf):
+    with closing(model_store):
         registry.assign(models, Channel.STABLE, variant(arguments.artifact, models, 0))
-        follower.open()
-        load = Load(shelf, arguments.callers)
+        watcher.open()
+        load = Load(model_store, arguments.callers)
         refused = rolled_back = 0
         for number in range(1, arguments.publishes + 1):
             corrupt, back = fate(number)
             name = variant(arguments.artifact, models, number, spoil=corrupt)
             registry.assign(models, Channel.STABLE, name)
             started = time.monotonic()
-            follower.step()
+            watcher.step()
             seconds.append(time.monotonic() - started)
-            refused += bool(follower.state()["artifact"]["refused"])
+            refused += bool(watcher.state()["artifact"]["refused"])
             if corrupt or back:
                 registry.rollback(models)
-                follower.step()
+                watcher.step()
                 rolled_back += back
-            settle(shelf)
+            wait_for_one_engine(model_store)
             if number in (5, arguments.publishes):
                 memory[f"after_{number}"] = resident_mib()
-            clean(models, root / "keep", follower)
+            clean(models, root / "keep", watcher)
         load.end()
     first, last = memory["after_5"], memory[f"after_{arguments.publishes}"]
     return {
@@ -78,8 +80,8 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 class Load:
     """Threads that call the current engine until the end."""
 
-    def __init__(self, shelf: ArtifactStore, callers: int) -> None:
-        self._shelf = shelf
+    def __init__(self, model_store: ArtifactStore, callers: int) -> None:
+        self._model_store = model_store
         self._over = threading.Event()
         self._lock = threading.Lock()
         self.calls = 0
@@ -104,7 +106,7 @@ class Load:
 
     def _once(self) -> bool:
         try:
-            engine = self._shelf.current().recorder.engine
+            engine = self._model_store.current().recorder.engine
             vectors = engine.encode(TEXTS).vectors
             payloads = [payload or b"" for payload in engine.code(TEXTS, vectors)]
             return engine.read(payloads, vectors) == TEXTS
@@ -112,20 +114,20 @@ class Load:
             return False
 
 
-def settle(shelf: ArtifactStore) -> None:
+def wait_for_one_engine(model_store: ArtifactStore) -> None:
     """Wait until only the engine that serves is left."""
-    while len(shelf.running()) > 1:
+    while len(model_store.running()) > 1:
         time.sleep(0.1)
-        shelf.tidy()
+        model_store.tidy()
 
 
-def clean(models: Path, keep: Path, follower: RegistryWatcher) -> None:
+def clean(models: Path, keep: Path, watcher: RegistryWatcher) -> None:
     """Remove the folders of what is over, so that the bench needs little disk."""
     state = registry.read(models).artifact
     for folder in models.glob("v*"):
         if folder.name not in (state.stable, state.previous):
             shutil.rmtree(folder)
-    stable = follower.state()["artifact"]["stable"]
+    stable = watcher.state()["artifact"]["stable"]
     for folder in keep.iterdir():
         if not folder.name.endswith(stable["codec"]):
             shutil.rmtree(folder)

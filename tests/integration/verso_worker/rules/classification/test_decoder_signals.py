@@ -18,9 +18,9 @@ TEXTS = (
 )
 
 
-def test_what_is_served_is_what_was_fitted(shelf: ArtifactStore) -> None:
+def test_what_is_served_is_what_was_fitted(model_store: ArtifactStore) -> None:
     """A head's weights hold only where both sides mean the same by a signal."""
-    model = shelf.current()
+    model = model_store.current()
     encoded = [text.encode() for text in TEXTS]
     vectors = model.recorder.engine.encode(encoded).vectors
     served = decoder_signals(model, encoded, vectors)
@@ -32,7 +32,7 @@ def test_what_is_served_is_what_was_fitted(shelf: ArtifactStore) -> None:
     assert typical[:3].min() > typical[3]
 
 
-def test_a_text_that_holds_nothing_has_no_such_signal(shelf: ArtifactStore) -> None:
-    model = shelf.current()
+def test_a_text_that_holds_nothing_has_no_such_signal(model_store: ArtifactStore) -> None:
+    model = model_store.current()
     found = decoder_signals(model, [b""], np.zeros((1, 384), np.float32))
     assert all(np.isnan(values).all() for values in found.values())
