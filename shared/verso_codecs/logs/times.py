@@ -198,7 +198,7 @@ def _set_number(data: Bytes, at: Int, count: Int, step: Int, parts: State) -> bo
     """Write the number of `count` digits into the part of a directive; False if it is none."""
     if step == _EPOCH:
         parts[6] = _epoch_ns(data, at, count)
-        return parts[6] != MISSING
+        return bool(parts[6] != MISSING)
     if step == _FRACTION:
         parts[4] = _fraction_ns(data, at, count)
         return True
