@@ -22,7 +22,7 @@ from verso_keeper.collector import LedgerCollector
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 from verso_training.service.metrics import Metrics as TrainerMetrics
 from verso_worker.metrics import Metrics as WorkerMetrics
-from verso_worker.metrics import ResourceMetrics, Running
+from verso_worker.resource_metrics import ResourceMetrics, Running
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "services/monitoring"

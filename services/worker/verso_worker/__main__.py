@@ -41,7 +41,7 @@ from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.jobs.ledger_watch import HighWaterMark
-from verso_worker.metrics import Metrics, ResourceMetrics
+from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.comparison import Comparisons, Margins
@@ -51,6 +51,7 @@ from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.models.tables import TableCache
 from verso_worker.records.cache import Cache
+from verso_worker.resource_metrics import ResourceMetrics
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.rules.ports.models import Models

@@ -30,13 +30,13 @@ from verso_core.jobs.fitting import artifact_of
 from verso_core.manifest import Artifact, load
 from verso_core.record import Codec
 from verso_core.registry import Channel, channel_of
-from verso_worker.metrics import KEPT, Running
 from verso_worker.models.channels import Served, WithCanary
 from verso_worker.models.copies import ArtifactCopies
 from verso_worker.models.engines import EngineLauncher, RunningEngine
 from verso_worker.models.tables import TableCache
 from verso_worker.records import generation
 from verso_worker.records.artifact import MixtureCodec, NgramCodec
+from verso_worker.resource_metrics import KEPT, Running
 from verso_worker.rules.ports.models import Model, Models
 
 IDLE_S = 20.0

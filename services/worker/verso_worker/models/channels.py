@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from verso_core.jobs import Collection
 from verso_core.registry import Channel
-from verso_worker.metrics import KEPT
+from verso_worker.resource_metrics import KEPT
 from verso_worker.rules.ports.models import Model, Models
 
 

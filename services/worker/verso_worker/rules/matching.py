@@ -8,8 +8,7 @@ that were replaced or deleted, and of attempts that never committed, may still l
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -34,10 +33,8 @@ from verso_core.jobs.documents import (
     DeleteMatchingParams,
     DocumentInfo,
     DocumentPage,
-    Facet,
     Facets,
     FacetsParams,
-    FacetValue,
     ListParams,
     Order,
     PageEnd,
@@ -46,12 +43,12 @@ from verso_core.jobs.documents import (
     UpdateItem,
     UpdateParams,
 )
-from verso_core.jobs.filters.nodes import path_of
 from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
-from verso_core.texts import Metadata, Scalar, values_of
+from verso_core.texts import Metadata, values_of
 from verso_worker.records.points import NO_TERMS, Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules import located
+from verso_worker.rules.facets import FieldValues
 from verso_worker.rules.ingest import Source
 from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome, Write, no_progress
 from verso_worker.rules.ports.stores import Documents, Vectors
@@ -144,7 +141,7 @@ class Matching:
             raise RequestInvalid(
                 f"expected a filter that <= {MAX_FACET_DOCUMENTS} documents pass, got {passed}"
             )
-        counts = [_Values(field) for field in asked.fields]
+        counts = [FieldValues(field) for field in asked.fields]
         documents = sum(times for _, times in besides)
         for metadata, times in besides:
             for count in counts:
@@ -440,39 +437,6 @@ class _Pages:
 
     def _behind(self, key: _Key, other: _Key) -> bool:
         return key < other if self._asked.descending else key > other
-
-
-class _Values:
-    """Counts the values of one field."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self._key = path_of(field) or field
-        self._counts: Counter[tuple[str, Scalar]] = Counter()
-        self._missing = 0
-
-    def add(self, values: Mapping[str, Iterable[Scalar]], *, times: int = 1) -> None:
-        """Count documents that have the same values."""
-        found = {_typed(value) for value in values.get(self._key, ())}
-        self._counts.update(dict.fromkeys(found, times))
-        self._missing += 0 if found else times
-
-    def described(self, limit: int) -> Facet:
-        """Return the most frequent values."""
-        best = sorted(self._counts.items(), key=lambda row: (-row[1], row[0]))[:limit]
-        return Facet(
-            field=self._field,
-            values=tuple(FacetValue(value=value, documents=n) for (_, value), n in best),
-            distinct=len(self._counts),
-            missing=self._missing,
-        )
-
-
-def _typed(value: Scalar) -> tuple[str, Scalar]:
-    """Return a value with its type: to Python 1 and true are one key. 1 and 1.0 are the same."""
-    if isinstance(value, bool | str):
-        return type(value).__name__, value
-    return "number", int(value) if value == int(value) else value
 
 
 def _both(where: Filter | None, other: Filter) -> Filter:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from verso_core.errors import EngineUnavailable
 from verso_core.jobs import Queue
 from verso_worker.engine.lanes import Tally
-from verso_worker.metrics import ResourceMetrics, Running
+from verso_worker.resource_metrics import ResourceMetrics, Running
 
 
 class Dispatcher:
