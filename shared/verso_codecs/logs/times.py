@@ -19,7 +19,7 @@ seconds and a zone behind the time are read wherever they stand.
 All other bytes stand for themselves.
 """
 
-# Compiled with what it imports: 6a3addf40cdbabfd
+# Compiled with what it imports: 956a09488562f951
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,7 +7,7 @@ compared with up to seven candidates (`candidates`); if it is none of them it is
 Values coded or learnt so far stand in `Memory`, in order; what refers to them is found by hash.
 """
 
-# Compiled with what it imports: 801486ed71f837ff
+# Compiled with what it imports: b7b54973b710675d
 
 import numpy as np
 from numpy.typing import NDArray
