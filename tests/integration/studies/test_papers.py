@@ -18,13 +18,17 @@ from studies.papers import (
     classification,
     guesses,
     loaded,
+    pair_strategies,
     pooling,
     precision,
     readers,
     recurrent,
     saving,
+    students,
 )
+from studies.papers.pair_strategies import Comparison, Strategy
 from studies.quality.classification import Bench
+from studies.tasks.distillation import halved
 from verso_codecs import mixture_fit
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
@@ -33,13 +37,15 @@ from verso_training import config
 from verso_training.data import dataset
 from verso_training.data.sources import Chunk, Split
 from verso_training.heads import backbone, reader
-from verso_training.heads.questions import Question
+from verso_training.heads.questions import Question, windows
 from verso_training.heads.reader import Reader
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
+from verso_training.heads.scoring import Pair
 from verso_training.pooling import Pooling
 
 TESTS = Path(__file__).parents[2]
 ARTIFACT = TESTS / "data" / "artifact-tiny"
+MODELS = TESTS.parent / "models"
 HEADS = TESTS / "data" / "heads-tiny" / "heads"
 
 
@@ -95,7 +101,17 @@ def test_a_pooling_is_measured_before_and_after_an_epoch(bench: Bench) -> None:
     assert pooling.page(found).count("\n| ") == 2
 
 
-def test_three_classifiers_are_asked_alike(bench: Bench) -> None:
+@pytest.mark.parametrize("classes", [2, 6])
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_pairs_are_compared_in_every_way(bench: Bench, strategy: Strategy, classes: int) -> None:
+    rows = [Pair(f"the worker {a}", f"the queue {b}", float(b)) for a in range(6) for b in range(2)]
+    about = Comparison("made up", classes, rows, rows)
+    found = pair_strategies._measured(bench, strategy, lambda _: about)
+    assert found["low"] <= found["value"] <= found["high"]
+    assert pair_strategies.page({"made up": found}).count("\n| made up") == 1
+
+
+def test_the_classifiers_are_asked_alike(bench: Bench) -> None:
     rows: list[dict[str, object]] = [
         {"text": f"the {part} stops {n}", "label": part}
         for n in range(6)
@@ -104,9 +120,13 @@ def test_three_classifiers_are_asked_alike(bench: Bench) -> None:
     for part in ("train", "dev", "test"):
         _packed(bench.data / "logs_defects4j" / f"{part}.jsonl.xz", rows)
     found = classification.run(bench, ["logs_defects4j"])
-    assert {part.partition(", ")[2] for part in found} == {"words", "stored vector", "fine-tuned"}
+    kinds = {part.partition(", ")[2] for part in found}
+    assert kinds == {"words", "stored vector", "fine-tuned", "decodable"}
     assert found["logs_defects4j, words"]["accuracy"] == 100.0
-    assert classification.page(found).count("\n| logs_defects4j") == 3
+    assert classification.page(found).count("\n| logs_defects4j") == 4
+    shipped, own = (found[f"logs_defects4j, {kind}"] for kind in ("fine-tuned", "decodable"))
+    assert shipped["recovered"] == found["logs_defects4j, words"]["recovered"]
+    assert own["recovered"] != shipped["recovered"]
 
 
 @pytest.mark.parametrize("name", [*recurrent.ARMS])
@@ -172,6 +192,8 @@ def test_all_output_layers_read_the_same_questions() -> None:
     found = readers.compared(module, base, about, dev=asked, test=asked)
     assert found["vanilla/gain"] == 0.0
     assert found["vanilla/parameters"] == 2 * base.width + 2
+    # One of the two has an answer; in SQuAD 1.1 it is never refused.
+    assert found["vanilla/f1_11"] >= found["vanilla/answerable_f1"]
     assert readers.page({"six heads": found}).count("\n| ") == len(SpanLayers)
     name = SpanLayers.GELU_4_SKIP
     alone = reader.answers(
@@ -181,6 +203,42 @@ def test_all_output_layers_read_the_same_questions() -> None:
         asked, base.tokenizer, logits=readers.Replayed(module).of(name), config=about
     )
     assert [one.text for one in shared] == [one.text for one in alone]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.75])
+def test_a_student_of_half_the_layers_learns_with_a_teacher_or_alone(weight: float) -> None:
+    torch.manual_seed(1)
+    about, layers = AnswerConfig(max_tokens=32, stride=8), SpanLayers.GELU_4_SKIP
+    teacher, base = Reader(backbone.load(ARTIFACT), about), backbone.load(ARTIFACT)
+    deep = base.bert.config.num_hidden_layers
+    module = students.TunedReader(halved(base.bert), about, layers=students.LAYERS)
+    assert module.bert.config.num_hidden_layers == -(-deep // 2)
+    asked = [Question("1", "who stops?", "the worker stops", ("the worker",))]
+    shown = [*windows(asked, base.tokenizer, max_tokens=32, stride=8, all_windows=False)]
+    for one in (module, teacher):
+        one.train(mode=False)
+    found = students.losses(module, teacher.only(layers), weight=weight)(shown)
+    assert set(found) == {layer.value for layer in students.LAYERS}
+    plain = module.losses(shown)
+    if not weight:
+        assert all(torch.isclose(found[name], loss) for name, loss in plain.items())
+    torch.stack([*found.values()]).mean().backward()  # type: ignore[no-untyped-call]
+    assert all(p.grad is not None for p in module.bert.encoder.parameters())
+    assert not any(p.grad is not None for p in teacher.parameters())
+    told = readers.compared(
+        module.eval(), base, about, dev=asked, test=asked, layers=students.LAYERS
+    )
+    assert students.page({"alone": {**told, "steps": 1, "minutes": 0.1}}).count("\n| alone, ") == 2
+
+
+def test_the_teacher_is_the_reader_that_ships(tmp_path: Path) -> None:
+    shipped = Bench(data=tmp_path, artifact=MODELS / "default", work=tmp_path)
+    teacher, about, layers = students.teacher_of(students.shipped(shipped), shipped.artifact)
+    base = backbone.load(shipped.artifact)
+    asked = [Question("1", "Who built the bridge?", "The bridge was built by Ada Smith.", ())]
+    logits = reader.logits_of(teacher.only(layers))
+    (found,) = reader.answers(asked, base.tokenizer, logits=logits, config=about)
+    assert found.text == "Ada Smith"
 
 
 def test_a_byte_is_an_end_flag_and_eight_bits_the_highest_first() -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
+from studies.papers import round_robin
 from studies.quality import sets as labelled
+from studies.quality.classification import Bench
 from studies.tasks import catalogue
 from studies.tasks.pages import missed, page
 
@@ -117,3 +119,29 @@ def test_a_student_needs_its_teacher(
     options = ["--data", str(data), "--artifact", str(ARTIFACT), "--work", str(tmp_path / "work")]
     assert main(["tasks", *options, "--only", "distillation"]) == 1
     assert "expected the study `lora-sentiment`" in capsys.readouterr().err
+
+
+def test_questions_are_drawn_beside_the_three_tasks(data: Path, tmp_path: Path) -> None:
+    said = "The worker stops. The queue waits."
+    asked = [
+        {"id": f"{n}", "question": question, "answers": [{"text": text}] if text else []}
+        | {"is_impossible": not text}
+        for n, (question, text) in enumerate(
+            4 * [("What stops?", "worker"), ("What waits?", "queue"), ("What sings?", "")]
+        )
+    ]
+    parts = ("train", "dev", "eval")
+    articles = [{"title": part, "paragraphs": [{"context": said, "qas": asked}]} for part in parts]
+    titles = {part: [part] for part in parts} | {"train_11_only": []}
+    lines(data / "qa_squad" / "split_by_article.json", [json.dumps(titles)])
+    for name, rows in (("squad2", articles), ("squad11", [])):
+        packed = data / "qa_squad" / f"{name}_dev_shared.json.xz"
+        lines(packed, [json.dumps({"data": rows})])
+    bench = Bench(data=data, artifact=ARTIFACT, work=tmp_path / "work")
+    found = round_robin.run(bench)
+    assert set(found) == {*round_robin.ARMS, "difference"}
+    assert found["four tasks"].keys() == found["three tasks"].keys() | found["SQuAD alone"].keys()
+    assert 0 <= found["SQuAD alone"]["f1"] <= 100
+    told = round_robin.page(found)
+    assert told.count("\n| ") == len(round_robin.ARMS)
+    assert round_robin.run(bench) == found

@@ -5,11 +5,15 @@
 - ``saving``: the published formula of what is saved, beside real bytes, by a text's length;
 - ``aggregation``: groups of like logs by plain vectors and by those that are decoded;
 - ``classification``: fine-tuned encoder, stored vectors and words, and which are sure;
+- ``pair-strategies``: siamese, pooled and cross-attention models of pairs, fine-tuned;
 - ``loaded``: memory and time of the heads, one loaded after the other;
+- ``round-robin``: SQuAD beside the three tasks of multi-task minBERT;
 - ``guesses``: greedy and beam search, and whether the model or the search errs;
 - ``readers``: the six output layers of the thesis, side by side;
+- ``students``: readers of half the layers, with a teacher and without;
 - ``recurrent``: recurrent decoders with and without attention;
 - ``combined``: the decoder's distribution as one more input of the mixture codec;
+- ``formats``: what numbers, times and JSON cost decoder and mixture, and could at least;
 - ``joint``: encoder and decoder trained together.
 
 All go on where they were stopped: what a part found is kept in the working folder.

@@ -9,13 +9,17 @@ from studies.papers import (
     aggregation,
     classification,
     combined,
+    formats,
     guesses,
     loaded,
+    pair_strategies,
     pooling,
     precision,
     readers,
     recurrent,
+    round_robin,
     saving,
+    students,
 )
 from studies.papers.joint import study as joint
 from studies.papers.kept import Parts
@@ -37,9 +41,13 @@ STUDIES = {
     classification.STUDY: Study(classification.run, classification.page),
     aggregation.STUDY: Study(aggregation.run, aggregation.page),
     loaded.STUDY: Study(loaded.run, loaded.page),
+    pair_strategies.STUDY: Study(pair_strategies.run, pair_strategies.page),
     guesses.STUDY: Study(guesses.run, guesses.page),
     readers.STUDY: Study(readers.run, readers.page),
+    round_robin.STUDY: Study(round_robin.run, round_robin.page),
+    students.STUDY: Study(students.run, students.page),
     recurrent.STUDY: Study(recurrent.run, recurrent.page),
+    formats.STUDY: Study(formats.run, formats.page),
     combined.STUDY: Study(combined.run, combined.page),
     joint.STUDY: Study(joint.run, joint.page),
 }

@@ -43,7 +43,7 @@ from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import Run, Start, int8_scale, round_int8
 
 STUDY = "recurrent"
-MINUTES = 2.0
+MINUTES = 1.0
 _GUESSES = 60
 _LONGEST = 48
 

@@ -85,13 +85,13 @@ def alone(bench: Bench, one: Alone) -> StudyResult:
     """Train one task by itself and measure it; its own weights are kept beside the outcome."""
     base = backbone.load(bench.artifact)
     torch.manual_seed(one.seed)
-    task = _task(bench, base, _encoder(base, one.strategy), name=one.name, seed=one.seed)
+    task = task_of(bench, base, encoder_of(base, one.strategy), name=one.name, seed=one.seed)
     shuffled = random.Random(0).sample(task.examples, round(one.share * len(task.examples)))
     shown = task.examples if one.share == 1.0 else shuffled
     task = replace(task, examples=shown)
     rates = steps.LORA if one.strategy is Strategy.LORA else steps.FULL
     spent = steps.train(steps.one_task(task), rates=rates, seed=one.seed, title=one.study)
-    arrays = _measured(bench, base, task)
+    arrays = measured(bench, base, task)
     if one.strategy is Strategy.LORA:
         path = weights(bench, one.study)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,8 +102,8 @@ def alone(bench: Bench, one: Alone) -> StudyResult:
 def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> StudyResult:
     """Train the three tasks on one encoder and measure them."""
     base = backbone.load(bench.artifact)
-    bert = _encoder(base, strategy)
-    tasks = [_task(bench, base, bert, name=name, seed=seed) for name in EPOCHS]
+    bert = encoder_of(base, strategy)
+    tasks = [task_of(bench, base, bert, name=name, seed=seed) for name in EPOCHS]
     if strategy is Strategy.ROUND_ROBIN:
         parts = {"together": steps.round_robin(tasks, seed=seed)}
     else:
@@ -114,7 +114,7 @@ def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> StudyResult:
     }
     arrays: dict[str, NDArray[np.generic]] = {}
     for task in tasks:
-        arrays |= _measured(bench, base, task)
+        arrays |= measured(bench, base, task)
     return StudyResult(str(strategy), figures(arrays), arrays, spent)
 
 
@@ -136,14 +136,14 @@ def joined(strategy: Strategy, found: Mapping[str, StudyResult]) -> StudyResult 
     return StudyResult(str(strategy), figures(arrays), arrays, spent, one.machine, one.date)
 
 
-def _encoder(base: Backbone, strategy: Strategy) -> BertModel:
+def encoder_of(base: Backbone, strategy: Strategy) -> BertModel:
     if strategy is Strategy.LORA:
         return backbone.adapt(base, rank=RANK, alpha=ALPHA)
     base.bert.encoder.requires_grad_(requires_grad=True)
     return base.bert
 
 
-def _task(bench: Bench, base: Backbone, bert: BertModel, *, name: str, seed: int) -> Task:
+def task_of(bench: Bench, base: Backbone, bert: BertModel, *, name: str, seed: int) -> Task:
     """A task on an encoder, which it may share with others."""
     torch.manual_seed(seed)
     epochs = EPOCHS[name]
@@ -170,7 +170,7 @@ def _read_together(base: Backbone, rows: list[Pair]) -> list[PairTokens]:
     return scoring.tokenised(rows, base.tokenizer, max_tokens=MAX_TOKENS)
 
 
-def _measured(bench: Bench, base: Backbone, task: Task) -> dict[str, NDArray[np.generic]]:
+def measured(bench: Bench, base: Backbone, task: Task) -> dict[str, NDArray[np.generic]]:
     """Predictions and targets of a task's reported rows."""
     if isinstance(task.module, SequenceClassifier):
         texts = sentences(bench, base, "dev")

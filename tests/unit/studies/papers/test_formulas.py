@@ -1,12 +1,14 @@
 """What the studies of the papers reckon, on numbers small enough to follow."""
 
+import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from studies.papers import combined, precision, recurrent, saving
+from studies.papers import combined, formats, pair_strategies, precision, recurrent, saving
 from studies.papers.combined import Decided, Pieces
 from studies.papers.kept import Kept, table
 from studies.papers.recurrent import RecurrentDecoder
@@ -77,6 +79,38 @@ def test_mixing_is_no_worse_than_either_on_what_it_learnt() -> None:
     found = Decided(one, other, bits, np.zeros(4000, np.int64), 0.0, 500)
     both = found.cost(combined.mixed(found, combined.fitted(found)))
     assert both < min(found.cost(found.mixture), found.cost(found.decoder))
+
+
+def test_an_object_is_json_and_its_syntax_is_what_no_field_holds() -> None:
+    fields = {"Pid": "148", "Time": "081109", "Content": 'a "b" stops'}
+    made = formats.rendered(fields)
+    assert json.loads(made.text) == {"Pid": 148, "Time": "081109", "Content": 'a "b" stops'}
+    values = bytes(byte for byte, syntax in zip(made.text, made.syntax, strict=True) if not syntax)
+    assert values == b'148081109a \\"b\\" stops'
+
+
+def test_bits_are_counted_where_they_are_spent() -> None:
+    """Eight bits a byte: by hand, an address of 32 bits and two digits of log2(10) each."""
+    made = formats.rendered({"host": "10.0.0.10", "n": "42"})
+    found = formats.spent([made], lambda text: np.full(len(text) + 1, 8.0))
+    assert found["all"] == len(made.text) + 1
+    assert found["values"] == len("10.0.0.10") + len("42")
+    assert found["syntax"] == made.syntax.sum() == found["all"] - found["no syntax"]
+    assert found["slots"] == pytest.approx(found["all"] - 11 + (32 + 2 * math.log2(10)) / 8)
+    assert found["slots or"] == found["slots"]
+
+
+@pytest.mark.parametrize(("classes", "likeliest"), [(2, 1), (6, 3)])
+def test_the_likeliest_class_of_a_cosine_is_that_of_its_centre(
+    classes: int, likeliest: int
+) -> None:
+    """Appendix A by hand: at 0.4 the fourth of six logits is 1."""
+    logits = pair_strategies.cosine_logits(
+        torch.tensor([0.4 if classes == 6 else 0.7]), classes=classes
+    )
+    assert logits.shape == (1, classes)
+    assert int(logits.argmax()) == likeliest
+    assert float(logits.max()) == pytest.approx(1.0 if classes == 6 else 0.7)
 
 
 @pytest.mark.parametrize("attends", [False, True])

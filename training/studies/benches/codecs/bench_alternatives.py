@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ import sheet
 import texts
 from costs import Costs, byte_costs
 
+from studies.papers.slots import slotted
 from verso_codecs import mixture_fit, ngram, ranks
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
@@ -47,25 +47,6 @@ LAST = 1000
 NEAREST = 3
 _SEPARATOR = "\n"
 _RUN = 4
-_DAY_S, _YEAR_DAYS, _YEAR_S = 86_400, 366, 366 * 86_400
-
-_SLOTS = re.compile(
-    rb"(?P<uuid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
-    rb"|(?P<address>\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b)"
-    rb"|(?P<clock>\b\d\d:\d\d:\d\d\b)"
-    rb"|(?P<date>\b\d{4}-\d\d-\d\d\b"
-    rb"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2}\b)"
-    rb"|(?P<seconds>\b1[01]\d{8}\b)"
-    rb"|(?P<hexadecimal>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b)"
-    rb"|(?P<number>\d+)"
-)
-_FIXED = {
-    "uuid": 122.0,
-    "address": 32.0,
-    "clock": math.log2(_DAY_S),
-    "date": math.log2(_YEAR_DAYS),
-    "seconds": math.log2(_YEAR_S),
-}
 
 
 @dataclass(frozen=True)
@@ -85,34 +66,6 @@ def parts(data: Path, *, count: int, systems: Sequence[str]) -> Iterator[Part]:
         yield Part(f"loghub: {system}", lines[:KNOWN], lines[KNOWN:LAST:step])
     for one in record_sets.record_sets(data, ["clinc150", "sts-b"]):
         yield Part(one.name, one.fit[:KNOWN], one.fit[KNOWN:LAST:step])
-
-
-def slotted(text: bytes, costs: Costs) -> tuple[float, float]:
-    """Bits of a text with all slots at their type's least, and with those that gain by it."""
-    always = either = float(costs.sum())
-    before: list[int] = []
-    for match in _SLOTS.finditer(text):
-        found = float(costs[match.start() : match.end()].sum())
-        least = _least(match, before)
-        always += least - found
-        either += min(least - found, 0.0)
-    return always, either
-
-
-def _least(match: re.Match[bytes], before: list[int]) -> float:
-    kind, value = str(match.lastgroup), match[0]
-    if kind in _FIXED:
-        return _FIXED[kind]
-    if kind == "hexadecimal":
-        return 4.0 * len(value)
-    number = int(value)
-    digits = len(value) * math.log2(10)
-    near = min((abs(number - other) for other in before[-8:]), default=None)
-    before.append(number)
-    if near is None:
-        return digits
-    # Which of the eight numbers before, the sign, and the difference (Elias gamma).
-    return min(digits, 4.0 + 2.0 * math.log2(near + 1) + 1.0)
 
 
 def nearest(text: bytes, known: Sequence[frozenset[bytes]], count: int) -> list[int]:

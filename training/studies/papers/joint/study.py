@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from studies.papers.joint import examples, measure
-from studies.papers.joint.arms import ARMS, Arm, JointEncoder
+from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
 from studies.papers.joint.run import JointRun, Models
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
@@ -116,11 +116,14 @@ def _measured(
     one.train()
     held = dataset.load(data, Split.VALIDATION)
     vectors = measure.encode(made.encoder, words, [chunk.text for chunk in held.chunks])
+    search = partial(measure.searched, made.encoder, words, measure.guards(bench.data), scale=scale)
+    # An encoder that stood still searches as it did, whatever was trained to read its vectors.
+    still = arm.trained is Trained.NOTHING
     return {
         "steps": one.progress.step,
         "tokens": one.progress.tokens,
         **measure.bits(made.decoder, held, vectors, scale=scale),
-        **measure.searched(made.encoder, words, measure.guards(bench.data), scale=scale),
+        **(Kept(data).of("search", search) if still else search()),
     }
 
 

@@ -1,0 +1,195 @@
+"""Readers of half the layers, with a teacher and without. (A New Teacher for DistilBERT, chapter 5,
+tables 6.2 and 6.3.)
+
+The student is layers 1, 3 and 5 of the encoder, as DistilBERT starts (Sanh et al. 2019, section 3),
+all trained; the embeddings stand. Two of the thesis' output layers are trained on it side by side,
+the one linear layer and the four with GELU and skip. The teacher is the reader that ships, ``qa``,
+of six layers with an adapter. For starts and ends alike
+
+    L = (1 - w) CE + w T^2 KL( softmax(z_teacher / T) || softmax(z / T) ),
+
+T = 1.5 and w = 0.75; alone, w = 0. Both students make the same steps in the same order: one epoch
+of every fourth training question. The thesis tries six configurations, ours is one. Marks as in
+``readers``; *gain* is that of the four layers over the one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import BertModel
+
+from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.readers import compared
+from studies.quality import squad
+from studies.quality.classification import Bench
+from studies.quality.job import load_recipe
+from studies.quality.squad import Part
+from studies.tasks import steps
+from studies.tasks.distillation import TEMPERATURE, WEIGHT, distilled, halved
+from studies.tasks.steps import Rates, Task
+from verso_core import heads, manifest
+from verso_training import device
+from verso_training.heads import backbone, graph, questions, reader
+from verso_training.heads.modules import NEGATIVE, SpanHead, SpanReader, span_loss
+from verso_training.heads.questions import Question, Window
+from verso_training.heads.reader import Reader
+from verso_training.heads.recipe import AnswerConfig, SpanLayers
+
+STUDY = "students"
+LAYERS = (SpanLayers.VANILLA, SpanLayers.GELU_4_SKIP)
+_EVERY = 2
+_SHOWN = 4
+_MINED = 650
+_TOKENS_PER_STEP = 2048
+_RATES = Rates(1e-4, 8e-4)
+_TAUGHT = {"student alone": 0.0, "student with its teacher": WEIGHT}
+
+
+class TunedReader(Reader):
+    """A reader whose encoder is trained itself, without an adapter.
+
+    Args:
+        bert: Its weights that ask for a gradient are trained.
+        config: Of the heads.
+        layers: One head for each.
+    """
+
+    def __init__(
+        self, bert: BertModel, config: AnswerConfig, *, layers: Iterable[SpanLayers]
+    ) -> None:
+        nn.Module.__init__(self)
+        self.bert = bert
+        width = int(bert.config.hidden_size)
+        self.heads = nn.ModuleDict(
+            {name.value: SpanHead(name, width=width, dropout=config.dropout) for name in layers}
+        )
+
+
+def losses(
+    module: Reader, teacher: SpanReader, *, weight: float
+) -> Callable[[Sequence[Window]], Mapping[str, Tensor]]:
+    """Return the loss of every head on a batch; ``weight`` is the teacher's."""
+
+    def of(batch: Sequence[Window]) -> Mapping[str, Tensor]:
+        padded = device.batch_beside(module, reader.collate(batch))
+        shown = padded.ids, padded.mask, padded.types
+        taught = None
+        if weight:
+            with torch.no_grad():
+                taught = [_known(logits, padded.allowed) for logits in teacher(*shown)]
+        found = {}
+        for name, outputs in module(*shown).items():
+            start, end = (logits.float() for logits in outputs)
+            own = span_loss(start, end, starts=padded.starts, ends=padded.ends, mask=padded.allowed)
+            found[name] = (1.0 - weight) * own
+            for told, asked in zip(taught or (), (start, end), strict=False):
+                known = _known(asked, padded.allowed)
+                found[name] = found[name] + weight / 2 * distilled(
+                    known, told, temperature=TEMPERATURE
+                )
+        return found
+
+    return of
+
+
+def _known(logits: Tensor, allowed: Tensor) -> Tensor:
+    """Return logits without those of places where no span may begin or end. Shape: (B, T)."""
+    return logits.float().masked_fill(~allowed, NEGATIVE)
+
+
+def teacher_of(folder: Path, artifact: Path) -> tuple[Reader, AnswerConfig, SpanLayers]:
+    """Return a published reader as a module, its settings and its output layers."""
+    space = manifest.load(artifact).manifest.space.id
+    start = graph.load(folder, space=space)
+    config = graph.shaped(AnswerConfig(), start)
+    module = Reader(backbone.load(artifact), config)
+    start.restore(module.only(config.layers))
+    return module.eval().requires_grad_(requires_grad=False), config, config.layers
+
+
+def run(bench: Bench) -> Parts:
+    """Measure the teacher, and train and measure both students."""
+    kept = Kept(bench.work / "papers" / STUDY)
+    found = {
+        name: kept.of(name, partial(_student, bench, weight)) for name, weight in _TAUGHT.items()
+    }
+    return {"teacher": kept.of("teacher", partial(_teacher, bench)), **found}
+
+
+def shipped(bench: Bench) -> Path:
+    """Return the folder of the reader beside the artifact."""
+    (folder,) = (bench.artifact.parent / "heads" / "qa").glob(f"*/{heads.HEAD_NAME}")
+    return folder.parent
+
+
+def _asked(bench: Bench) -> tuple[list[Question], list[Question]]:
+    dev, test = (squad.read(bench.data, part)[::_EVERY] for part in (Part.DEV, Part.EVAL))
+    return dev, test
+
+
+def _teacher(bench: Bench) -> Figures:
+    module, config, layers = teacher_of(shipped(bench), bench.artifact)
+    dev, test = _asked(bench)
+    base = backbone.load(bench.artifact)
+    return compared(module, base, config, dev=dev, test=test, layers=[layers])
+
+
+def _student(bench: Bench, weight: float) -> Figures:
+    recipe = load_recipe("qa").answer
+    config = dataclasses.replace(recipe, beside=(), layers=SpanLayers.VANILLA)
+    base = backbone.load(bench.artifact)
+    asked = squad.read(bench.data, Part.TRAIN)[::_SHOWN]
+    shown = list(
+        questions.windows(
+            [*asked, *questions.mined(asked, count=_MINED)],
+            base.tokenizer,
+            max_tokens=config.max_tokens,
+            stride=config.stride,
+            all_windows=False,
+        )
+    )
+    teacher, _, layers = teacher_of(shipped(bench), bench.artifact)
+    torch.manual_seed(0)
+    module = TunedReader(halved(base.bert), config, layers=LAYERS)
+    task = Task(
+        "student",
+        module,
+        shown,
+        losses(module, teacher.only(layers), weight=weight),
+        2,
+        1,
+        tokens_per_step=_TOKENS_PER_STEP,
+    )
+    spent = steps.train(steps.one_task(task), rates=_RATES, seed=0, title=f"student {weight}")
+    dev, test = _asked(bench)
+    figures = compared(module, base, config, dev=dev, test=test, layers=LAYERS)
+    return {**figures, "steps": spent.steps, "minutes": spent.cpu_s / 60}
+
+
+def page(found: Parts) -> str:
+    """Return the table."""
+    columns = ["reader, output layers", "EM", "F1", "gain", "answerable, F1", "refused, %"]
+    columns += ["SQuAD 1.1: EM", "F1", "steps", "minutes"]
+    rows = []
+    for name, figures in found.items():
+        for layers in (layers for layers in LAYERS if f"{layers}/f1" in figures):
+            f = {key: figures[f"{layers}/{key}"] for key in _COLUMNS}
+            gain = f"{f['gain']:+.1f} [{f['low']:+.1f}, {f['high']:+.1f}]"
+            plain = layers is SpanLayers.VANILLA or "steps" not in figures
+            cells = [f"{f['exact']:.1f}", f"{f['f1']:.1f}", "" if plain else gain]
+            cells += [f"{f[key]:.1f}" for key in _COLUMNS[5:]]
+            cells += [f"{figures[key]:.0f}" if key in figures else "" for key in _SPENT]
+            rows.append([f"{name}, {layers}", *cells])
+    return table(columns, rows)
+
+
+_COLUMNS = (
+    "exact", "f1", "gain", "low", "high", "answerable_f1", "refused", "exact_11", "f1_11",
+)  # fmt: skip
+_SPENT = ("steps", "minutes")
