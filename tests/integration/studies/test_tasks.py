@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from studies.papers import round_robin
+from studies.papers import round_robin, spent
 from studies.quality import sets as labelled
 from studies.quality.classification import Bench
 from studies.tasks import catalogue
@@ -119,6 +119,17 @@ def test_a_student_needs_its_teacher(
     options = ["--data", str(data), "--artifact", str(ARTIFACT), "--work", str(tmp_path / "work")]
     assert main(["tasks", *options, "--only", "distillation"]) == 1
     assert "expected the study `lora-sentiment`" in capsys.readouterr().err
+
+
+def test_an_adapter_keeps_less_than_an_encoder_a_task(data: Path, tmp_path: Path) -> None:
+    bench = Bench(data=data, artifact=ARTIFACT, work=tmp_path / "work")
+    found = {way: spent.measured(bench, way, count=1) for way in spent.Way}
+    kept = {way: figures["to keep"] for way, figures in found.items()}
+    assert kept[spent.Way.OUTER] == kept[spent.Way.ROUND_ROBIN]
+    assert kept[spent.Way.ROUND_ROBIN] < kept[spent.Way.LORA] < kept[spent.Way.FULL]
+    assert found[spent.Way.LORA]["trained"] < found[spent.Way.FULL]["trained"]
+    assert all(figures["minutes"] > 0 for figures in found.values())
+    assert spent.page({str(way): f for way, f in found.items()}).count("\n| ") == len(spent.Way)
 
 
 def test_questions_are_drawn_beside_the_three_tasks(data: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 - ``pair-strategies``: siamese, pooled and cross-attention models of pairs, fine-tuned;
 - ``loaded``: memory and time of the heads, one loaded after the other;
 - ``round-robin``: SQuAD beside the three tasks of multi-task minBERT;
+- ``spent``: time and memory of an epoch of minBERT's strategies;
 - ``guesses``: greedy and beam search, and whether the model or the search errs;
 - ``readers``: the six output layers of the thesis, side by side;
 - ``students``: readers of half the layers, with a teacher and without;

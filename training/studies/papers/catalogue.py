@@ -19,6 +19,7 @@ from studies.papers import (
     recurrent,
     round_robin,
     saving,
+    spent,
     students,
 )
 from studies.papers.joint import study as joint
@@ -45,6 +46,7 @@ STUDIES = {
     guesses.STUDY: Study(guesses.run, guesses.page),
     readers.STUDY: Study(readers.run, readers.page),
     round_robin.STUDY: Study(round_robin.run, round_robin.page),
+    spent.STUDY: Study(spent.run, spent.page),
     students.STUDY: Study(students.run, students.page),
     recurrent.STUDY: Study(recurrent.run, recurrent.page),
     formats.STUDY: Study(formats.run, formats.page),

@@ -38,7 +38,7 @@ from verso_training.heads.recipe import ClassWeights
 from verso_training.heads.rows import RowSplit
 
 STUDY = "classification"
-EPOCHS = {"logs_syzkaller": 4, "logs_defects4j": 1, "logs_rinstall": 1, "logs_rcheck": 1}
+EPOCHS = {"logs_syzkaller": 3, "logs_defects4j": 1, "logs_rinstall": 1, "logs_rcheck": 1}
 MAX_TOKENS = 128
 SOFTMAX, SELF_GENERATION = 0.9, 0.8
 _RATES = Rates(6e-5, 8e-4)
