@@ -128,8 +128,9 @@ def losses(module: Compared) -> Callable[[Sequence[Apart]], Mapping[str, Tensor]
 
     def of(batch: Sequence[Apart]) -> Mapping[str, Tensor]:
         logits = module([pair.a for pair in batch], [pair.b for pair in batch])
-        labels = torch.tensor([round(pair.score * (module.classes - 1)) for pair in batch])
-        return {"class": F.cross_entropy(logits.float(), *device.beside(module, [labels]))}
+        classes = torch.tensor([round(pair.score * (module.classes - 1)) for pair in batch])
+        (labels,) = device.beside(module, [classes])
+        return {"class": F.cross_entropy(logits.float(), labels)}
 
     return of
 
