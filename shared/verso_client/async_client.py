@@ -164,6 +164,7 @@ class AsyncClient:
         collection: str,
         labels: Mapping[str, str] | None = None,
         records: bool = False,
+        time_format: str = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> LinesReport:
         """Store log lines and wait until all are stored; ``progress`` gets how many are.
@@ -173,12 +174,15 @@ class AsyncClient:
             collection: of kind ``logs``.
             labels: lines with the same labels are one stream, which keeps their order.
             records: parts are NDJSON of log records: ``text`` or ``text_base64``, and ``time``.
+            time_format: of times in lines: ``auto``, ``none``, ``iso``, ``syslog``, ``apache``,
+                ``epoch``, or a pattern such as ``%d.%m.%Y %H:%M:%S``.
         """
         steps = operations.lines.ingest_lines(
             parts,
             collection=collection,
             labels=labels or {},
             records=records,
+            time_format=time_format,
             progress=progress,
         )
         return await self._run(steps)
@@ -189,6 +193,7 @@ class AsyncClient:
         *,
         collection: str,
         labels: Mapping[str, str] | None = None,
+        time_format: str = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> LinesReport:
         """Store the lines of a source, such as a file, that were not accepted before.
@@ -197,10 +202,15 @@ class AsyncClient:
             read: returns the part of the source that begins at a place; None at its end.
             collection: of kind ``logs``.
             labels: of the lines.
+            time_format: as for :meth:`ingest_lines`.
             progress: gets how many are stored.
         """
         steps = operations.lines.ingest_source(
-            read, collection=collection, labels=labels or {}, progress=progress
+            read,
+            collection=collection,
+            labels=labels or {},
+            time_format=time_format,
+            progress=progress,
         )
         return await self._run(steps)
 
@@ -222,6 +232,7 @@ class AsyncClient:
         *,
         collection: str,
         labels: Mapping[str, str] | None = None,
+        time_format: str = "auto",
     ) -> int:
         """Have lines of a source accepted, each once, and return how far it is accepted then.
 
@@ -230,8 +241,11 @@ class AsyncClient:
                 platform accepts next, nothing is accepted: go on where it says.
             collection: of kind ``logs``.
             labels: of the lines.
+            time_format: as for :meth:`ingest_lines`.
         """
-        steps = operations.lines.append(part, collection=collection, labels=labels or {})
+        steps = operations.lines.append(
+            part, collection=collection, labels=labels or {}, time_format=time_format
+        )
         return await self._run(steps)
 
     async def lines(self, request: LinesRequest) -> AsyncIterator[bytes]:

@@ -160,6 +160,43 @@ def test_a_file_comes_out_of_the_command_line_byte_for_byte(
     verso.delete_collection(name)
 
 
+def test_times_are_read_as_the_sender_says(
+    platform: Platform, verso: Client, logs: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.log"
+    path.write_bytes(
+        b"24.11.2026 10:00:01 web[12]: user bob logged in\n"
+        b"  from a host that nobody knows\n"
+        b"24.11.2026 11:05:01 web[13]: payment 4711 was refused\n"
+    )
+    rows = path.read_bytes().splitlines(keepends=True)
+    command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+
+    def ingest(source: str, *options: str) -> int:
+        named = [str(path), "-c", logs, "--name", source, *options]
+        return subprocess.run([*command, "ingest", *named], check=False).returncode
+
+    def since(source: str, moment: str) -> bytes:
+        span = ["--since", f"2026-11-24T{moment}Z", "--until", "2026-11-24T23:00:00Z"]
+        named = ["logs", "-c", logs, "--raw", "--where", f"source={source}", *span]
+        return subprocess.run([*command, *named], check=True, capture_output=True).stdout
+
+    assert ingest("own", "--time-format", "%d.%m.%Y %H:%M:%S") == 0
+    assert since("own", "10:00:01") == b"".join(rows)
+    assert since("own", "10:00:02") == rows[2]
+    assert ingest("arrival", "--no-time") == 0
+    assert since("arrival", "00:00:00") == b""
+    assert ingest("wrong", "--time-format", "%d.%m.%Y") != 0
+    refused = httpx2.post(
+        f"{platform.url}/v1/ingest?collection={logs}&time_format=%25q",
+        content=b"a line\n",
+        headers={"Content-Type": "text/plain"},
+    )
+    assert (refused.status_code, refused.json()["code"]) == (422, "request_invalid")
+    found = verso.count(logs, filter=Filter(field="source", eq="wrong"))
+    assert found.documents == 0
+
+
 def test_what_a_kind_cannot_do_is_refused(platform: Platform, verso: Client, logs: str) -> None:
     answer = httpx2.post(
         f"{platform.url}/v1/ingest?collection=default",

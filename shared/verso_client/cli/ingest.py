@@ -35,6 +35,7 @@ from verso_client.client import Client
 from verso_client.operations.documents import IngestReport, Progress
 from verso_client.operations.lines import LinesReport
 from verso_core.jobs import CollectionKind
+from verso_core.jobs.time_formats import NONE
 
 _FLUSH_S = 0.5
 _READ_BYTES = 1 << 20
@@ -136,18 +137,17 @@ def _ingest_lines(
     Raises:
         BadParameter: an option is of documents only.
     """
-    name, joining = reading.name, reading.joining
-    if reading.replace or (joining is None and reading.times != "auto"):
-        raise typer.BadParameter(
-            "expected no --replace, --no-time or --time-format for a log collection"
-        )
+    name = reading.name
+    if reading.replace:
+        raise typer.BadParameter("expected no --replace for a log collection")
     return ingest_files(
         platform,
         files,
         collection=collection,
         host=name or socket.gethostname(),
         labels=labels if name is None else {"source": name, **labels},
-        joining=joining,
+        joining=reading.joining,
+        time_format=reading.times or NONE,
         progress=progress,
     )
 
@@ -190,6 +190,7 @@ def ingest_files(
     host: str,
     labels: Mapping[str, str],
     joining: Joining | None,
+    time_format: str,
     progress: Callable[[int], None],
 ) -> list[LinesReport]:
     """Send the lines of files, as they are or joined to records; each file has a label of its own.
@@ -206,7 +207,11 @@ def ingest_files(
             if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and file != "-":
                 complete = CompleteFile(stream.fileno(), host=host, joining=joining)
                 report = platform.ingest_source(
-                    complete.read, collection=collection, labels=own, progress=progress
+                    complete.read,
+                    collection=collection,
+                    labels=own,
+                    time_format=time_format,
+                    progress=progress,
                 )
             else:
                 parts = _arriving(stream)
@@ -215,6 +220,7 @@ def ingest_files(
                     collection=collection,
                     labels=own,
                     records=joining is not None,
+                    time_format=time_format,
                     progress=progress,
                 )
             found.append(report)

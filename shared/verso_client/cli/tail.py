@@ -37,7 +37,7 @@ def tail(
     ] = None,
     time_format: Annotated[
         str,
-        typer.Option(help=f"Of times of records: {', '.join(FORMATS)}, or as %H:%M:%S."),
+        typer.Option(help=f"Of times in lines: {', '.join(FORMATS)}, or as %H:%M:%S."),
     ] = "auto",
     name: Annotated[
         str | None, typer.Option(help="What stands for this host; default: its name.")
@@ -64,7 +64,9 @@ def tail(
         joining = None if multiline is None else Joining(multiline, times=time_format)
 
         def send(lines: SourceLines, labels: Mapping[str, str]) -> int:
-            return platform.append_lines(lines, collection=collection, labels=labels)
+            return platform.append_lines(
+                lines, collection=collection, labels=labels, time_format=time_format
+            )
 
         held = Notes(notes or default_path(target.url, collection))
         try:

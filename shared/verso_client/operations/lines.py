@@ -22,6 +22,7 @@ from verso_core.jobs.log_views import (
     VolumeRequest,
 )
 from verso_core.jobs.models import OpenModel
+from verso_core.jobs.time_formats import AUTO
 
 BODY_BYTES = 8 << 20
 _NDJSON = "application/x-ndjson"
@@ -68,12 +69,13 @@ def ingest_lines(
     collection: str,
     labels: Mapping[str, str],
     records: bool = False,
+    time_format: str = AUTO,
     progress: Callable[[int], None] | None = None,
 ) -> Steps[LinesReport]:
     """Send lines, a few bodies at a time, and wait until all have been stored."""
     jobs = _Jobs(progress)
     for part in parts:
-        sent = _Body(part, records)
+        sent = _Body(part, records, time_format)
         yield from jobs.add((yield from _submit(sent, collection=collection, labels=labels)))
     return (yield from jobs.report())
 
@@ -83,13 +85,14 @@ def ingest_source(
     *,
     collection: str,
     labels: Mapping[str, str],
+    time_format: str = AUTO,
     progress: Callable[[int], None] | None = None,
 ) -> Steps[LinesReport]:
     """Send the lines of a source that were not accepted before, and wait until all are stored."""
     jobs = _Jobs(progress)
     part = read(0)
     while part is not None:
-        sent = _Body(part.body, part.records, part)
+        sent = _Body(part.body, part.records, time_format, part)
         try:
             job = yield from _submit(sent, collection=collection, labels=labels)
         except SourceMoved as error:
@@ -100,12 +103,15 @@ def ingest_source(
     return (yield from jobs.report())
 
 
-def append(part: SourceLines, *, collection: str, labels: Mapping[str, str]) -> Steps[int]:
+def append(
+    part: SourceLines, *, collection: str, labels: Mapping[str, str], time_format: str = AUTO
+) -> Steps[int]:
     """Have a part of a source accepted, and return how far the source is accepted then.
 
     That is elsewhere than the part's end if the part was not the next one: nothing was accepted.
     """
-    call = _call(_Body(part.body, part.records, part), collection=collection, labels=labels)
+    sent = _Body(part.body, part.records, time_format, part)
+    call = _call(sent, collection=collection, labels=labels)
     try:
         yield call
     except SourceMoved as error:
@@ -119,6 +125,7 @@ class _Body:
 
     data: bytes
     records: bool
+    time_format: str
     part: SourceLines | None = None
 
 
@@ -180,6 +187,8 @@ def _call(
         }
     if body.records:
         params |= _FIELDS
+    elif body.time_format != AUTO:
+        params["time_format"] = body.time_format
     sent = {
         "Content-Type": _NDJSON if body.records else _PLAIN,
         "Prefer": "respond-async",

@@ -21,6 +21,7 @@ All other bytes stand for themselves.
 
 # Compiled with what it imports: 956a09488562f951
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -354,13 +355,16 @@ def read(
     return times
 
 
-def find_format(lines: Lines) -> TimeFormat | None:
-    """Return the format that most of the first lines follow, or None if not half of them do."""
+def find_format(lines: Lines, patterns: Sequence[str] = ()) -> TimeFormat | None:
+    """Return the format that most of the first lines follow, or None if not half of them do.
+
+    Of ``patterns`` that the caller knows one line is enough.
+    """
     sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
     times = np.empty(sample.begins.size, np.int64)
-    best, most = None, max(0, (times.size - 1) // 2)
+    best, most = None, 0 if patterns else max(0, (times.size - 1) // 2)
     for field in range(_MAX_FIELD + 1):
-        for pattern in _PATTERNS:
+        for pattern in patterns or _PATTERNS:
             form = TimeFormat(pattern, field)
             found = int(_read_times(sample, form.program, field, 0, MISSING, 0, times))
             if found > most:

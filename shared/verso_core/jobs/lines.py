@@ -22,6 +22,7 @@ from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.filters.times import seconds
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
+from verso_core.jobs.time_formats import AUTO
 
 LINES_BYTES = 2 << 20
 """Bytes of lines in one slice, about: cut at the next line end."""
@@ -56,7 +57,7 @@ class IngestLinesParams(Params):
     """Where the lines of a slice are written.
 
     ``uid`` is that of the collection when the numbers were reserved, ``arrived`` is in Unix
-    nanoseconds.
+    nanoseconds, ``time_format`` as in :mod:`verso_core.jobs.time_formats`.
     """
 
     collection: str
@@ -65,6 +66,7 @@ class IngestLinesParams(Params):
     labels: dict[str, str]
     arrived: int
     offset_s: int = 0
+    time_format: str = AUTO
 
     def cost(self, item: Item) -> int:
         """Return the cost of lines, which no model reads but those of a new statement."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from verso_core.jobs.lines import LinesItem
 from verso_core.jobs.slices import read_slice
-from verso_gateway.bodies.lines import LineUpload, slices_of
+from verso_gateway.bodies.lines import LineUpload, TimesRead, slices_of
 
 BODIES = st.lists(st.sampled_from([b"a\n", b"\n", b"\x00\xff", b"b" * 900_000, b"c\n" * 9]))
 
@@ -20,7 +20,7 @@ def test_the_slices_of_a_body_are_the_body(chunks: list[bytes]) -> None:
         upload.take(chunk)
     specs = slices_of(
         upload.finish(),
-        collection="logs", uid="u", stream=3, first=40, labels={"host": "a"}, offset_s=0,
+        collection="logs", uid="u", stream=3, first=40, labels={"host": "a"}, times=TimesRead(),
     )  # fmt: skip
     texts, following = [], 40
     for spec in specs:

@@ -4,16 +4,57 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import orjson
 import zstandard
+from fastapi import Query
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import SliceSpec, cut_lines
+from verso_core.jobs import SliceSpec, cut_lines, time_formats
 from verso_core.jobs.lines import LINES_BYTES, MAX_LABELS, IngestLinesParams, LinesItem
 from verso_core.texts import check_metadata
 
 _LEVEL = 1  # a tenth of most logs at hundreds of megabytes a second
+
+
+@dataclass(frozen=True, slots=True)
+class TimesRead:
+    """How the times of plain lines are read.
+
+    ``offset_s`` is the zone of those without one, seconds east of UTC; ``time_format`` as in
+    :mod:`verso_core.jobs.time_formats`.
+    """
+
+    offset_s: int = 0
+    time_format: str = time_formats.AUTO
+
+
+def times_read(
+    zone_offset_s: Annotated[
+        int,
+        Query(
+            ge=-86_400,
+            le=86_400,
+            description="of times in plain lines without a zone: seconds east of UTC",
+        ),
+    ] = 0,
+    time_format: Annotated[
+        str,
+        Query(
+            description="of times in plain lines: auto, none, iso, syslog, apache, epoch, or a "
+            "pattern such as %d.%m.%Y %H:%M:%S"
+        ),
+    ] = time_formats.AUTO,
+) -> TimesRead:
+    """Return how a request has the times of its lines read.
+
+    Raises:
+        RequestInvalid: there is no such format.
+    """
+    time_formats.check(time_format)
+    return TimesRead(zone_offset_s, time_format)
 
 
 class LineUpload:
@@ -106,7 +147,7 @@ def slices_of(
     stream: int,
     first: int,
     labels: dict[str, str],
-    offset_s: int,
+    times: TimesRead,
 ) -> list[SliceSpec]:
     """Return the slices of a body whose lines have numbers from ``first`` on."""
     params = IngestLinesParams(
@@ -115,7 +156,8 @@ def slices_of(
         stream=stream,
         labels=labels,
         arrived=time.time_ns(),
-        offset_s=offset_s,
+        offset_s=times.offset_s,
+        time_format=times.time_format,
     )
     found: list[SliceSpec] = []
     packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)

@@ -18,7 +18,15 @@ from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.files import FileFields, documents_of, file_fields
 from verso_gateway.bodies.limits import NDJSON, PLAIN
-from verso_gateway.bodies.lines import LineUpload, labels_of, lines_in, slices_of, texts_of
+from verso_gateway.bodies.lines import (
+    LineUpload,
+    TimesRead,
+    labels_of,
+    lines_in,
+    slices_of,
+    texts_of,
+    times_read,
+)
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.extract.formats import MEDIA_TYPES
@@ -54,14 +62,6 @@ async def ingest(
         list[str] | None,
         Query(description="key=value, of plain lines: lines with the same labels are one stream"),
     ] = None,
-    zone_offset_s: Annotated[
-        int,
-        Query(
-            ge=-86_400,
-            le=86_400,
-            description="of times in plain lines without a zone: seconds east of UTC",
-        ),
-    ] = 0,
     text_field: Annotated[
         str | None, Query(description="of NDJSON for a log collection: the text of each row")
     ] = None,
@@ -74,6 +74,7 @@ async def ingest(
     ] = None,
     source: Annotated[SourcePart | None, Depends(source_part)] = None,
     *,
+    times: Annotated[TimesRead, Depends(times_read)],
     file: Annotated[FileFields, Depends(file_fields)],
 ) -> Response:
     """Take documents in: each is stored as a vector and a patch and its text is dropped.
@@ -96,7 +97,7 @@ async def ingest(
     """
     if reading.media_type(request) == PLAIN:
         return await _ingest_lines(
-            request, collection or "default", label or [], offset_s=zone_offset_s, source=source
+            request, collection or "default", label or [], times=times, source=source
         )
     named = NamedFields(text_field, time_field, labels)
     if named and reading.media_type(request) == NDJSON:
@@ -105,7 +106,7 @@ async def ingest(
             collection or "default",
             named,
             labels=labels_of(label or []),
-            offset_s=zone_offset_s,
+            offset_s=times.offset_s,
             source=source,
         )
     if reading.media_type(request) in MEDIA_TYPES and source is None:
@@ -113,13 +114,13 @@ async def ingest(
     if source is not None:
         raise RequestInvalid("expected plain lines or log records of a source, got documents")
     if reading.media_type(request) == NDJSON:
-        return await _ingest_rows(
-            request, collection or "default", label or [], offset_s=zone_offset_s
-        )
+        return await _ingest_rows(request, collection or "default", label or [], times=times)
     return await _ingest_documents(request, collection)
 
 
-async def _ingest_rows(request: Request, name: str, label: list[str], *, offset_s: int) -> Response:
+async def _ingest_rows(
+    request: Request, name: str, label: list[str], *, times: TimesRead
+) -> Response:
     """Take NDJSON in; rows of nothing but a text are lines of a log collection."""
     fingerprint = Fingerprint(request)
     found = await collection_of(request, name)
@@ -136,7 +137,7 @@ async def _ingest_rows(request: Request, name: str, label: list[str], *, offset_
         )
         lines = [part for part in texts if part]
         if lines and None not in texts:
-            return await _respond_lines(request, name, label, lines, fingerprint, offset_s=offset_s)
+            return await _respond_lines(request, name, label, lines, fingerprint, times=times)
         chunks = _each(parts)
     await upload.read_lines(chunks)
     return await _respond_documents(request, upload, fingerprint)
@@ -198,7 +199,7 @@ async def _respond_documents(
 
 
 async def _ingest_lines(
-    request: Request, name: str, label: list[str], *, offset_s: int, source: SourcePart | None
+    request: Request, name: str, label: list[str], *, times: TimesRead, source: SourcePart | None
 ) -> Response:
     """Take lines in: they are cut at line ends, and their numbers are reserved."""
     found = await collection_of(request, name)
@@ -211,7 +212,7 @@ async def _ingest_lines(
     upload = LineUpload()
     await upload.read(_hashed(request.stream(), fingerprint))
     return await _respond_lines(
-        request, name, label, upload.finish(), fingerprint, offset_s=offset_s, source=source
+        request, name, label, upload.finish(), fingerprint, times=times, source=source
     )
 
 
@@ -222,7 +223,7 @@ async def _respond_lines(
     parts: list[bytes],
     fingerprint: Fingerprint,
     *,
-    offset_s: int,
+    times: TimesRead,
     source: SourcePart | None = None,
 ) -> Response:
     labels = labels_of(label)
@@ -238,7 +239,7 @@ async def _respond_lines(
             stream=place.stream,
             first=place.first,
             labels=labels,
-            offset_s=offset_s,
+            times=times,
         ),
     )
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)

@@ -54,6 +54,15 @@ def test_a_custom_pattern_is_followed() -> None:
     assert read(lines, form, now_ns=0).tolist() == [moment]
 
 
+def test_of_a_pattern_that_is_known_one_line_is_enough() -> None:
+    lines = split(b"a trace\n  at x\n  at y\n[07.03.2024 10:11:12] c\n  at z 1795262400\n")
+    assert find_format(lines) is None
+    form = find_format(lines, ["%d.%m.%Y %H:%M:%S"])
+    assert form == TimeFormat("%d.%m.%Y %H:%M:%S", 0)
+    assert read(lines, form, now_ns=0).tolist()[2:] == [MISSING] + [ns(2024, 3, 7, 10, 11, 12)] * 2
+    assert find_format(lines, ["%d/%b/%Y:%H:%M:%S"]) is None
+
+
 @pytest.mark.parametrize("pattern", ["%Q", "%H:%M", "%Y-%m-%d", "%", ""])
 def test_a_pattern_that_names_no_moment_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"expected month|unknown directive"):

@@ -26,7 +26,7 @@ from verso_codecs.logs import parsing, times
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
 from verso_core.errors import CollectionUnknown, MetadataInvalid, RecordCorrupt
-from verso_core.jobs import Collection, Result, Slice
+from verso_core.jobs import Collection, Result, Slice, time_formats
 from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
 from verso_core.jobs.log_records import is_marked, public, read_line
 from verso_core.record import Entry
@@ -150,7 +150,7 @@ class LogIngest:
     records: Ingest
     management: LogManagement
     _judge: Judge = field(default_factory=Judge)
-    _formats: dict[tuple[str, int], times.TimeFormat] = field(default_factory=dict)
+    _formats: dict[tuple[str, int, str], times.TimeFormat] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(
@@ -242,8 +242,10 @@ class LogIngest:
         """Find where the times of lines stand; a stream keeps the format it had."""
         if is_marked(params.labels):
             return TimeSource(TIME_PATTERN, 0, params.arrived)
-        key = params.uid, params.stream
-        found = times.find_format(lines)
+        if params.time_format == time_formats.NONE:
+            return TimeSource(arrived_ns=params.arrived)
+        key = params.uid, params.stream, params.time_format
+        found = times.find_format(lines, time_formats.patterns(params.time_format))
         with self._lock:
             found = self._formats.get(key) if found is None else found
             if found is None:
