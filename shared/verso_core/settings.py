@@ -7,7 +7,7 @@ container platforms hand secrets to a process, does not.
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -69,10 +69,12 @@ def with_password(url: str, file: Path | None) -> str:
     if file is None:
         return url
     password = read_secret(file)
-    parts = urlsplit(url)
-    before, _, host = parts.netloc.rpartition("@")
+    # urllib refuses several hosts where a later one is an IPv6 address (Python 3.13 and newer).
+    scheme, _, rest = url.partition("://")
+    end = next((at for at, character in enumerate(rest) if character in "/?#"), len(rest))
+    before, _, host = rest[:end].rpartition("@")
     user = before.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+    return f"{scheme}://{user}:{quote(password, safe='')}@{host}{rest[end:]}"
 
 
 def read_secret(file: Path) -> str:

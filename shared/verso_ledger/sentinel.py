@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
@@ -57,10 +57,12 @@ def sentinel_address(url: str) -> SentinelAddress | None:
     """
     if not url.startswith(f"{_SCHEME}://"):
         return None
-    parts = urlsplit(url)
-    before, _, hosts = parts.netloc.rpartition("@")
+    # urllib refuses several hosts where a later one is an IPv6 address (Python 3.13 and newer).
+    login_and_hosts, _, rest = url.removeprefix(f"{_SCHEME}://").partition("/")
+    path, _, query = rest.partition("?")
+    before, _, hosts = login_and_hosts.rpartition("@")
     username, _, password = before.partition(":")
-    name, _, db = parts.path.strip("/").partition("/")
+    name, _, db = path.strip("/").partition("/")
     if not hosts or not name or not (db or "0").isdigit():
         raise ValueError(f"expected {_SCHEME}://HOST:PORT,HOST:PORT/NAME/DB")
     return SentinelAddress(
@@ -69,7 +71,7 @@ def sentinel_address(url: str) -> SentinelAddress | None:
         db=int(db or 0),
         username=unquote(username),
         password=unquote(password),
-        sentinel_auth=parse_qs(parts.query).get("sentinel_auth") == ["1"],
+        sentinel_auth=parse_qs(query).get("sentinel_auth") == ["1"],
     )
 
 

@@ -37,6 +37,13 @@ def test_a_socket_takes_a_password_too(tmp_path: Path) -> None:
     assert (read["password"], read["path"], read["db"]) == ("secret", "/run/ledger.sock", 1)
 
 
+def test_several_hosts_keep_their_order_and_their_brackets(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("a/b")
+    url = "redis+sentinel://me:old@one:1,[::1]:3/main/2?sentinel_auth=1"
+    assert with_password(url, path) == url.replace("old", "a%2Fb")
+
+
 def test_without_a_file_the_address_stays_as_it_is() -> None:
     assert with_password("redis://ledger:6379/0", None) == "redis://ledger:6379/0"
 
