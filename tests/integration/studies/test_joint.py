@@ -15,6 +15,7 @@ import torch
 from tests.support.untrained_encoder import untrained
 from tokenizers import Tokenizer
 
+from studies.__main__ import main
 from studies.papers.joint import run, study
 from studies.papers.joint.arms import Arm, Trained
 from studies.quality.classification import Bench
@@ -147,3 +148,14 @@ def test_a_stopped_training_goes_on_where_it_was(
     path = whole.work / "papers" / "joint" / "10" / arm.name / "state.pt"
     for name, weight in torch.load(path, weights_only=True)["encoder"].items():
         torch.testing.assert_close(state["encoder"][name], weight)
+
+
+def test_an_arm_is_asked_for_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    where = ["--data", str(tmp_path), "--artifact", str(ARTIFACT), "--work", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main(["joint", *where, "--only", "all layers", "some layers"])
+    told = capsys.readouterr().err
+    assert "invalid choice: 'some layers'" in told
+    assert "adapter before pooling" in told

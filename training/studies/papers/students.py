@@ -116,10 +116,10 @@ def teacher_of(folder: Path, artifact: Path) -> tuple[Reader, AnswerConfig, Span
 def run(bench: Bench) -> Parts:
     """Measure the teacher, and train and measure both students."""
     kept = Kept(bench.work / "papers" / STUDY)
-    found = {
-        name: kept.of(name, partial(_student, bench, weight)) for name, weight in _TAUGHT.items()
-    }
-    return {"teacher": kept.of("teacher", partial(_teacher, bench)), **found}
+    found = {"teacher": kept.of("teacher", partial(_teacher, bench))}
+    for name, weight in _TAUGHT.items():
+        found[name] = kept.of(name, partial(_student, bench, weight))
+    return found
 
 
 def shipped(bench: Bench) -> Path:

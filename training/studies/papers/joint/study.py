@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
+from studies.comparison.runs import timed
 from studies.papers.joint import examples, measure
 from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
 from studies.papers.joint.run import JointRun, Models
@@ -33,6 +34,7 @@ def run(
     bench: Bench,
     *,
     recipe: Recipe | None = None,
+    minutes: float | None = None,
     arms: Iterable[Arm] = ARMS,
     load: Callable[[], tuple[encoder.SentenceEncoder, Tokenizer]] | None = None,
 ) -> Parts:
@@ -41,10 +43,11 @@ def run(
     Args:
         bench: Data, artifact and working folder.
         recipe: Of every arm; ``joint`` by default.
+        minutes: Of processor time for each arm, not those of ``joint``.
         arms: Which.
         load: Returns the encoder to start from, new at each call, and its tokenizer.
     """
-    recipe = recipe or _on(device.fastest().type, config.load("joint"))
+    recipe = recipe or _on(device.fastest().type, timed(config.load("joint"), minutes))
     load = load or partial(encoder.load, encoder.shipped_folder())
     work = bench.work / "papers" / STUDY
     data = prepared(bench, recipe, load, folder=work / "data")
