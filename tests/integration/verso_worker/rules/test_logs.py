@@ -93,6 +93,28 @@ def test_a_search_finds_statements_with_counts_and_values(logs: Stores) -> None:
     assert len(plain) == 7
 
 
+@pytest.mark.parametrize("hosts", ["a", "abc"])
+def test_a_hit_says_when_its_first_and_last_lines_were_wherever_they_stand(
+    logs: Stores, hosts: str
+) -> None:
+    """Times that go back, and streams beside one another: the newest lines are the newest."""
+    drawn = random.Random(len(hosts))
+    times: list[int] = []
+    for host in hosts:
+        seconds = [drawn.randrange(86_400) for _ in range(2500)]
+        rows = [
+            f"2026-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z job {n} is done\n"
+            for n in seconds
+        ]
+        ingest(logs, "".join(rows).encode(), host=host)
+        times += seconds
+    [hit, *_] = search(logs, b"which job is done?")
+    assert (hit["count"], len(times)) == (len(times), 2500 * len(hosts))
+    assert (hit["first_seen"], hit["last_seen"]) == (START + min(times), START + max(times))
+    newest = [f"{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in sorted(times)[:-4:-1]]
+    assert [line["time"][11:19] for line in hit["lines"]] == newest
+
+
 def test_small_segments_are_merged(logs: Stores) -> None:
     text = lines(600)
     rows = text.splitlines(keepends=True)

@@ -1,8 +1,13 @@
 """Where the lines of statements and values are, among the lines that a filter passes.
 
 The index says which segments have a statement's lines, how many, and in which blocks. Segments all
-of whose lines pass are counted by it, and only blocks whose lines are shown are decoded. Of
-segments that pass in part, or have deleted lines, every line of the statement is looked at.
+of whose lines pass are counted by it, and only blocks are decoded that may have the newest lines or
+the first. Of segments that pass in part, or have deleted lines, every line of the statement is
+looked at.
+
+The newest lines are those of the segments that end last, and the first one is in a segment that
+begins first. Segments are looked at until no other can have a newer line, or an earlier one; where
+times ascend within a segment it is in the last block with lines of the statement, or in the first.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from verso_core.errors import RecordCorrupt
 from verso_core.jobs.log_records import read_line
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
-from verso_worker.records.segments import set_bits
+from verso_worker.records.segments import ASCENDING, set_bits
 from verso_worker.rules.logs.blocks import BlockRef, Blocks, blocks_with
 from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, Statements
@@ -33,6 +38,9 @@ VALUE_LINES = 16
 """Lines with the values of a question, at least, after which no further segment is decoded."""
 LINE_SEGMENTS = 4
 """Most segments in which a whole line is looked for: its statement is known without them."""
+OVERLAPPING = 8
+"""Most segments that are looked at for the newest lines of a statement, and for the first. Where
+the times of more overlap, as of many streams, these are the newest and the first of so many."""
 _DECODED_TOGETHER = 32
 _VALUE_BLOCKS = 4  # decoded first for values: often they have enough lines
 _GROWTH = 3  # each time the ledger is asked for whole segments
@@ -199,11 +207,10 @@ class Occurrences:
         order = np.lexsort((spans.first[rows], spans.latest[rows]))[::-1]
         rows, masks, counts = rows[order], masks[order], counts[order]
         whole = self._whole[rows]
-        oldest = int(np.argmin(spans.earliest[rows[whole]])) if whole.any() else None
         return _Places(
             count=int(counts[whole].sum()),
             whole=_Listed(self._view.segments, rows[whole], masks[whole]),
-            oldest=oldest,
+            oldest=_least(spans.earliest[rows[whole]], count=OVERLAPPING),
             partly=_Listed(self._view.segments, rows[~whole], masks[~whole]),
         )
 
@@ -215,26 +222,33 @@ class Occurrences:
                 chosen &= self._passing_lines(row, block)
                 self._add(one, row, block, np.flatnonzero(chosen))
         one.count += held.count
-        shown = 0
-        for _, segment, numbers in held.whole:
+        for looked_at, (_, segment, numbers) in enumerate(held.whole):
+            if self._has_newest(one, segment, looked_at=looked_at):
+                break
+            shown = 0
             for number in reversed(numbers):
-                if shown >= self._keep:
+                if shown >= self._keep and segment.flags & ASCENDING:
                     break
                 shown += self._show(one, segment, number)
-            if shown >= self._keep:
+        for _, segment, numbers in map(held.whole.__getitem__, held.oldest):
+            if one.first_ns is not None and one.first_ns <= segment.earliest:
                 break
-        if held.oldest is not None:
-            _, segment, numbers = held.whole[held.oldest]
-            for _, block in self._decoded([(segment, numbers[0])]):
+            chosen = numbers[:1] if segment.flags & ASCENDING else numbers
+            for _, block in self._decoded([(segment, number) for number in chosen]):
                 one.note(block.when[self._statements_of(block.shapes) == one.statement])
+
+    def _has_newest(self, one: Found, segment: Segment, *, looked_at: int) -> bool:
+        """Whether a segment, and those that end before it, have no line that is to be shown."""
+        if len(one.lines) < self._keep:
+            return False
+        return looked_at >= OVERLAPPING or segment.latest <= one.lines[self._keep - 1].time_ns
 
     def _show(self, one: Found, segment: Segment, number: int) -> int:
         """Keep the newest lines of a block of which all lines pass; return how many it has."""
         for _, block in self._decoded([(segment, number)]):
             chosen = np.flatnonzero(self._statements_of(block.shapes) == one.statement)
             one.note(block.when[chosen])
-            lines = _lines(self._log, segment.stream, block, chosen[-self._keep :])
-            one.show(lines, keep=self._keep)
+            self._keep_newest(one, segment.stream, block, chosen)
             return len(chosen)
         return 0
 
@@ -242,8 +256,13 @@ class Occurrences:
         """Count lines of a block, and keep the newest."""
         one.count += len(chosen)
         one.note(block.when[chosen])
-        stream = self._view.segments[row].stream
-        one.show(_lines(self._log, stream, block, chosen[-self._keep :]), keep=self._keep)
+        self._keep_newest(one, self._view.segments[row].stream, block, chosen)
+
+    def _keep_newest(self, one: Found, stream: int, block: Block, chosen: Indices) -> None:
+        """Keep the newest lines of some of a block."""
+        order = np.argsort(block.when[chosen], kind="stable")
+        newest = np.sort(chosen[order[-self._keep :]])
+        one.show(_lines(self._log, stream, block, newest), keep=self._keep)
 
     def _decoded(
         self, places: Sequence[BlockRef], *, together: int = _DECODED_TOGETHER, kept: bool = True
@@ -324,27 +343,36 @@ class _Places:
     Attributes:
         count: how many there are in segments that pass as a whole.
         whole: those segments, the newest first.
-        oldest: which of them begins first.
+        oldest: which of them begin first, in this order.
         partly: the other segments.
     """
 
     count: int
     whole: _Listed
-    oldest: int | None
+    oldest: Sequence[int]
     partly: _Listed
 
     def first_read(self) -> list[BlockRef]:
         """Return the blocks that are decoded whatever they hold."""
         found = []
-        if self.oldest is not None:
+        if self.oldest:
             _, newest, numbers = self.whole[0]
-            _, oldest, first = self.whole[self.oldest]
+            _, oldest, first = self.whole[self.oldest[0]]
             found = [(newest, numbers[-1]), (oldest, first[0])]
         return found
 
 
 _NONE = _Listed((), np.zeros(0, np.int64), np.zeros(0, np.uint16))
-_NOWHERE = _Places(0, _NONE, None, _NONE)
+_NOWHERE = _Places(0, _NONE, (), _NONE)
+
+
+def _least(values: NDArray[np.int64], *, count: int) -> list[int]:
+    """Return the places of the least values, in their order."""
+    least = np.arange(len(values))
+    if count < len(values):
+        least = np.argpartition(values, count)[:count]
+    found: list[int] = least[np.argsort(values[least], kind="stable")].tolist()
+    return found
 
 
 def _lines(log: LogCollection, stream: int, block: Block, chosen: Indices) -> list[FoundLine]:
