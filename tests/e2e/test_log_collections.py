@@ -111,6 +111,12 @@ def test_the_command_line_reads_and_writes_files(
         check=True, capture_output=True, env=environment,
     )  # fmt: skip
     assert done.stdout == path.read_bytes()
+    near = subprocess.run(
+        [*command, "logs", "-c", logs, "cannot write block", "--raw", "-n", "3"],
+        check=True, capture_output=True, env=environment,
+    ).stdout.splitlines()  # fmt: skip
+    assert len(near) == 3
+    assert all(b": cannot write block " in line for line in near)
     named = ["-c", logs, "--name", "shop", "-m", "code=500", "-m", "ok=true"]
     subprocess.run([*command, "ingest", str(path), *named], check=True, env=environment)
     listed = [*command, "logs", "-c", logs, "--where", "source=shop", "--limit", "1", "--json"]

@@ -53,7 +53,7 @@ def logs(
         str | None, typer.Option("--statement", help="Only lines of the statement with this id.")
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write the lines' bytes, all by default.")
+        bool, typer.Option("--raw", help="Write the lines' bytes, without a question all.")
     ] = False,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Leave out lines that cannot be read.")
@@ -79,15 +79,18 @@ def logs(
             as_json=as_json,
         )
         return
-    if question is not None and (raw or order is not None or statement is not None):
-        raise typer.BadParameter("expected --raw, --order and --statement without a question")
+    if question is not None and (order is not None or statement is not None):
+        raise typer.BadParameter(
+            "expected --order and --statement without a question: the nearest lines come first"
+        )
     if raw and around:
         raise typer.BadParameter("expected --raw without --context")
-    if question is not None and not (lines or around or contains is not None):
+    if question is not None and not (lines or raw or around or contains is not None):
         chosen = filter_of(where, filter, since=since, until=until)
         _find(context, question, collection, filter=chosen, limit=limit, as_json=as_json)
         return
-    count = (0 if raw else _SHOWN if question is None else _FOUND) if limit is None else limit
+    shown = _FOUND if question is not None else 0 if raw else _SHOWN
+    count = shown if limit is None else limit
     newest = LineOrder.NEWEST if count else LineOrder.OLDEST
     fields = {
         "collection": collection,
