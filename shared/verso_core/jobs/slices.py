@@ -6,17 +6,19 @@ are frames (:mod:`verso_core.frame`) whose header holds one object for each item
 every item has a result or an error of its own, and a bad text never fails the others.
 
 The gateway writes payloads with :func:`cut`, the worker reads them with :func:`read_slice`. A
-payload states the version of its format; one without is of version 0, which differs in nothing
-else.
+payload states the version of its format: one without is of version 0, which differs in nothing
+else from version 1; behind one of version 2 there is a CRC (:mod:`verso_core.crc`), since texts and
+lines that wait stand in the ledger once, and what they are stored as is compared with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, cast
 
-from verso_core import frame
+from verso_core import crc, frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import (
     cluster,
@@ -46,7 +48,7 @@ from verso_core.jobs.models import (
     Rejected,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the payloads that this code writes; earlier ones are read as well."""
 
 SLICE_ITEMS = 64
@@ -55,6 +57,7 @@ SLICE_COST = 128 * 1024
 """Cost of a slice of work that may be cut by it; some two seconds of two cores."""
 
 _ALL = 1 << 30
+_CLOSED = 2  # since this version a CRC is behind the frame
 
 P = TypeVar("P", bound=Params)
 I = TypeVar("I")  # noqa: E741 - an item, beside P and R
@@ -194,7 +197,7 @@ def cut(
             or size + item_bytes > max_bytes
             or (max_cost is not None and cost + item_cost > max_cost)
         ):
-            yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers), cost)
+            yield SliceSpec(_packed(head, headers, blobs), len(headers), cost)
             headers, blobs, size, cost = [], [], 0, 0
         header = codec.header(item)
         if blob is not None:
@@ -204,7 +207,13 @@ def cut(
         size += item_bytes
         cost += item_cost
     if headers:
-        yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers), cost)
+        yield SliceSpec(_packed(head, headers, blobs), len(headers), cost)
+
+
+def _packed(
+    head: Mapping[str, Any], headers: Sequence[dict[str, Any]], blobs: Sequence[bytes]
+) -> bytes:
+    return crc.closed(frame.pack({**head, "items": headers}, blobs))
 
 
 def cut_lines(params: lines.IngestLinesParams, item: lines.LinesItem) -> SliceSpec:
@@ -214,15 +223,12 @@ def cut_lines(params: lines.IngestLinesParams, item: lines.LinesItem) -> SliceSp
 
 
 def read_slice(payload: bytes) -> AnySlice:
-    """Read what :func:`cut` wrote, in this version or an earlier one.
+    """Read what :func:`cut` wrote, in this version or an earlier one; a flipped bit is corrected.
 
     Raises:
-        FrameInvalid: the payload is not a slice, or of a later version.
+        FrameInvalid: the payload is not a slice, is damaged, or of a later version.
     """
-    header, blobs = frame.unpack(payload)
-    version = header.get("version", 0)
-    if version not in range(VERSION + 1):
-        raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
+    header, blobs = _unpacked(payload)
     try:
         kind = Kind(header["kind"])
         params = CONTRACTS[kind].params.model_validate(header["params"])
@@ -231,6 +237,21 @@ def read_slice(payload: bytes) -> AnySlice:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
         raise FrameInvalid(f"expected a slice, got a frame with {sorted(header)}") from exc
     return Slice(kind=kind, params=params, items=items)
+
+
+def _unpacked(payload: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the header and the blobs of a payload, as they were written."""
+    whole, found = crc.corrected(payload), None
+    if whole is not None:
+        with suppress(FrameInvalid):  # bytes of an earlier version may end in their CRC by chance
+            found = frame.unpack(whole[: -crc.CRC_BYTES])
+    header, blobs = frame.unpack(payload) if found is None else found
+    version = header.get("version", 0)
+    if version not in range(VERSION + 1):
+        raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
+    if (version >= _CLOSED) != (found is not None):
+        raise FrameInvalid("expected a slice and its CRC, got other bytes")
+    return header, blobs
 
 
 @dataclass(slots=True)

@@ -39,10 +39,8 @@ def lines(count: int, *, start: int = 0, host: str = "a") -> bytes:
     return "".join(row + "\n" for row in rows).encode()
 
 
-def ingest(
-    logs: Stores, *parts: bytes, verify: bool = True, packed: bool = True, **labels: str
-) -> list[dict[str, Any]]:
-    """Take lines in, a slice a part, and return the results of the slices."""
+def accept(logs: Stores, *parts: bytes, packed: bool = True, **labels: str) -> str:
+    """Have lines accepted, a slice a part, and return the job, which waits to be done."""
     counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
     place = logs.ledger.logs.reserve(NAME, labels, sum(counts))
     params = IngestLinesParams(
@@ -61,13 +59,20 @@ def ingest(
         slices += cut(Kind.INGEST_LINES, params, [item], max_bytes=1 << 30)
         first += count
     job = NewJob(kind=Kind.INGEST_LINES, queue=Queue.BULK, slices=slices)
-    accepted = logs.ledger.jobs.accept(job)
+    return logs.ledger.jobs.accept(job).job_id
+
+
+def ingest(
+    logs: Stores, *parts: bytes, verify: bool = True, packed: bool = True, **labels: str
+) -> list[dict[str, Any]]:
+    """Take lines in, a slice a part, and return the results of the slices."""
+    job_id = accept(logs, *parts, packed=packed, **labels)
     logs.dispatcher.run_queue(Queue.BULK)
-    record = logs.ledger.jobs.get(accepted.job_id)
+    record = logs.ledger.jobs.get(job_id)
     assert record.status is Status.SUCCEEDED, record.error
     if verify:
         logs.dispatcher.run_queue(Queue.SCRUB)
-    frames = [logs.ledger.jobs.result(accepted.job_id, n) for n in range(len(slices))]
+    frames = [logs.ledger.jobs.result(job_id, n) for n in range(len(parts))]
     return [Result.unpack(Kind.INGEST_LINES, data or b"").only.public() for data in frames]
 
 

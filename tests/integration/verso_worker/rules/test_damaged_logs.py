@@ -12,17 +12,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
+from tests.integration.verso_worker.rules.log_lines import (
+    NAME,
+    START,
+    accept,
+    ingest,
+    lines,
+    raw,
+    search,
+)
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores
 from tests.wire import Item
 
 from verso_core.crc import flipped
 from verso_core.errors import PatchCorrupt, RecordCorrupt
-from verso_core.jobs import BucketRange, CollectionKind, Failed, Kind, NoItem, Slice, Status
+from verso_core.jobs import (
+    BucketRange,
+    CollectionKind,
+    Failed,
+    Kind,
+    NoItem,
+    Queue,
+    Slice,
+    Status,
+)
 from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.lines import LinesParams
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import Segment
+from verso_ledger.keys import key
 from verso_worker.records.segments import BLOCK_LINES, Front
 from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
@@ -198,6 +216,25 @@ def test_a_stream_with_a_flipped_bit_gives_no_number_twice(held: Held) -> None:
     with pytest.raises(RecordCorrupt):
         held.stores.ledger.logs.reserve(NAME, {"host": "a"}, 5)
     assert Fresh(held.stores).scrub().ids == ("(streams)",)
+
+
+@pytest.mark.parametrize("when", ["waiting", "stored"])
+def test_a_flipped_bit_of_lines_that_wait_harms_none_of_them(stores: Stores, when: str) -> None:
+    """Where they stand once: before they are coded, and until they were compared with that."""
+    stores.pipeline.create_collection(CollectionParams(name=NAME, kind=CollectionKind.LOGS))
+    text = lines(200)
+    drawn = random.Random(7)
+    for n in range(24):
+        name = key("payload", f"{accept(stores, text, host=f'h{n}')}.0")
+        if when == "stored":
+            stores.dispatcher.run_queue(Queue.BULK)
+        data: Any = stores.redis.get(name)
+        place = drawn.randrange(8 * (400 if n % 2 else len(data)))  # every second in the header
+        stores.redis.set(name, flipped(data, place))
+        stores.dispatcher.run_queue(Queue.BULK)
+        stores.dispatcher.run_queue(Queue.SCRUB)
+        assert raw(stores, filter={"field": "host", "eq": f"h{n}"}) == text
+    assert stores.ledger.logs.state(NAME).verified == 24 * 200
 
 
 def test_a_flipped_bit_of_a_counter_hides_no_line_and_is_counted_again(held: Held) -> None:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from tests import wire
 from tests.filters import filters
 
-from verso_core import frame
+from verso_core import crc, frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import (
     SLICE_COST,
@@ -200,7 +200,7 @@ def test_cut_keeps_every_item_in_order(
         assert (piece.kind, piece.params) == (Kind.INGEST, params)
 
 
-def test_only_the_version_was_added_to_the_form_of_a_slice() -> None:
+def test_only_the_version_and_a_crc_were_added_to_the_form_of_a_slice() -> None:
     items = [IngestItem("a", b"text", {"k": 1}, 2.5), IngestItem("b", b"")]
     [new] = cut(Kind.INGEST, IngestParams(collection="c"), items)
     headers = [
@@ -208,7 +208,8 @@ def test_only_the_version_was_added_to_the_form_of_a_slice() -> None:
         wire.Item({"id": "b", "metadata": {}, "time": None}, b""),
     ]
     [old] = wire.cut(Kind.INGEST, {"collection": "c"}, headers)
-    header, blobs = frame.unpack(new.payload)
+    assert crc.intact(new.payload)
+    header, blobs = frame.unpack(new.payload[: -crc.CRC_BYTES])
     assert header.pop("version") == VERSION
     assert (header, blobs) == frame.unpack(old.payload)
     assert read_slice(old.payload) == read_slice(new.payload)
@@ -216,8 +217,33 @@ def test_only_the_version_was_added_to_the_form_of_a_slice() -> None:
 
 def test_a_slice_of_a_later_version_is_refused() -> None:
     header = {"version": VERSION + 1, "kind": "embed", "params": {}, "items": []}
-    with pytest.raises(FrameInvalid, match=r"version <= 1, got 2"):
-        read_slice(frame.pack(header))
+    for payload in (frame.pack(header), crc.closed(frame.pack(header))):
+        with pytest.raises(FrameInvalid, match=r"version <= 2, got 3"):
+            read_slice(payload)
+    with pytest.raises(FrameInvalid, match="its CRC"):
+        read_slice(frame.pack({**header, "version": VERSION}))
+
+
+@given(
+    text=st.binary(max_size=40),
+    version=st.sampled_from([0, 1, VERSION]),
+    places=st.sets(st.integers(0, 1 << 16), min_size=2, max_size=2),
+)
+def test_a_flipped_bit_of_a_slice_is_corrected_and_more_are_an_error(
+    text: bytes, version: int, places: set[int]
+) -> None:
+    [spec] = cut(Kind.INGEST, IngestParams(collection="c"), [IngestItem("a", text, {"k": 1})])
+    whole = read_slice(spec.payload)
+    if version < VERSION:  # as earlier versions wrote it
+        header, blobs = frame.unpack(spec.payload[: -crc.CRC_BYTES])
+        assert read_slice(frame.pack({**header, "version": version}, blobs)) == whole
+        return
+    damaged = [place % (8 * len(spec.payload)) for place in places]
+    for place in damaged:
+        assert read_slice(crc.flipped(spec.payload, place)) == whole
+    if len(set(damaged)) == 2:
+        with pytest.raises(FrameInvalid):
+            read_slice(functools.reduce(crc.flipped, damaged, spec.payload))
 
 
 @pytest.mark.parametrize(
