@@ -23,6 +23,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from studies.papers import decodable
 from studies.papers.kept import Figures, Kept, Parts, table
@@ -174,9 +175,16 @@ def page(found: Parts) -> str:
     columns += ["self-generation ≥ 0.8: share", "right", "by softmax, as many"]
     rows = []
     for name, figures in found.items():
-        cells = [f"{figures[key]:.1f}" for key in ("accuracy", "macro_f1")]
+        cells = [_with_interval(figures), f"{figures['macro_f1']:.1f}"]
         for signal in ("softmax", "self_generation"):
             keys = (f"{signal}/{what}" for what in ("share", "right", "other"))
             cells += [f"{figures[key]:.1f}" if key in figures else "" for key in keys]
         rows.append([name, *cells])
     return table(columns, rows)
+
+
+def _with_interval(figures: Figures) -> str:
+    """Return the accuracy with its 95 % interval (Wilson 1927)."""
+    rows, accuracy = round(figures["rows"]), figures["accuracy"]
+    found = binomtest(round(rows * accuracy / 100), rows).proportion_ci(method="wilson")
+    return f"{accuracy:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
