@@ -112,10 +112,10 @@ def logs(
 
 def _list(context: typer.Context, fields: Mapping[str, object], *, as_json: bool) -> None:
     """Write the lines that a request of these fields returns; those that are None are left out."""
-    request = LinesRequest.model_validate(
-        {name: value for name, value in fields.items() if value is not None}
-    )
     with client(context) as platform:
+        request = LinesRequest.model_validate(
+            {name: value for name, value in fields.items() if value is not None}
+        )
         parts = platform.lines(request)
         for data in parts if request.raw or as_json else grouped(parts):
             sys.stdout.buffer.write(data)

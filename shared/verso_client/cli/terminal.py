@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -104,6 +104,10 @@ def failures_reported() -> Iterator[None]:
         fail(error.code, f"{error.detail}; {hint}", status=Exit.UNREACHABLE)
     except VersoError as error:
         fail(error.code, error.detail)
+    except ValidationError as error:  # of a request, which is built here
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = "".join(f"/{part}" for part in fault["loc"])
+        fail(RequestInvalid.code, f"{where}: {fault['msg']}")
     except BrokenPipeError:  # `verso logs | head`: typer ends without a word
         raise
     except OSError as error:

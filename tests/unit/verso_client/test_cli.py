@@ -23,7 +23,7 @@ from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit, failures_reported
 from verso_core.jobs import CollectionKind, Filter
-from verso_core.jobs.collections import CollectionInfo, Statistics
+from verso_core.jobs.collections import CollectionInfo, CollectionRequest, Statistics
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 
@@ -45,6 +45,15 @@ def test_a_missing_file_is_one_line_that_names_it(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "none.log" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_request_that_cannot_be_built_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, failures_reported():
+        CollectionRequest.model_validate({"name": "Linux", "kind": "logs"})
+    assert ended.value.exit_code == Exit.ERROR
+    told = capsys.readouterr().err
+    assert told.startswith("request_invalid: /name: String should match")
+    assert told.count("\n") == 1
 
 
 def test_a_broken_json_line_is_named_by_its_place(tmp_path: Path) -> None:
