@@ -33,7 +33,7 @@
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
         ├── DurabilityMissing          ├── CollectionBusy      ├── TrainerUnavailable
-        ├── ResultsUnavailable         └── LedgerBehind
+        ├── ResultsUnavailable         ├── LedgerBehind        └── LedgerMisnamed
 
 An error has a ``code``, says whether trying again can help (``retryable``), and has a message that
 states what was expected and what came. The code is the name of its class in snake case and part of
@@ -330,6 +330,10 @@ class TrainerUnavailable(Unavailable):
 
 class DurabilityMissing(Unavailable):
     """Raised when a store is not configured to keep what it acknowledges."""
+
+
+class LedgerMisnamed(Unavailable):
+    """Raised when the address of a ledger leads to another ledger of the platform."""
 
 
 class LedgerBehind(Unavailable):

@@ -6,14 +6,27 @@ container platforms hand secrets to a process, does not.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+HOME_LEDGER = "home"
+"""Name of the ledger at ``redis_url``."""
+_LEDGER_NAME = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
+
+
+class LedgerAddress(NamedTuple):
+    """Name and address of a ledger."""
+
+    name: str
+    url: str
+
 
 class LedgerSettings(BaseModel):
-    """The ledger's address."""
+    """The addresses of the ledgers: of the home ledger, and of others where there are several."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -34,6 +47,36 @@ class LedgerSettings(BaseModel):
         ge=0,
         description="replicas of the ledger that must have a write before it is acknowledged",
     )
+
+    ledgers: str = Field(
+        default="",
+        validate_default=True,
+        description="further ledgers as name=address, with spaces between them; the same password",
+    )
+
+    @property
+    def ledger_addresses(self) -> tuple[LedgerAddress, ...]:
+        """Name and address of each ledger, the home ledger first."""
+        others = (LedgerAddress(*word.split("=", 1)) for word in self.ledgers.split())
+        return (LedgerAddress(HOME_LEDGER, self.redis_url), *others)
+
+    @field_validator("ledgers")
+    @classmethod
+    def _ledgers(cls, value: str, info: ValidationInfo) -> str:
+        names = [HOME_LEDGER]
+        words = []
+        for word in value.split():
+            name, equals, url = word.partition("=")
+            if not equals or "://" not in url or not _LEDGER_NAME.fullmatch(name):
+                raise ValueError(
+                    "expected name=address with spaces between several, each name a letter and up "
+                    "to 15 more letters or digits, all lower case"
+                )
+            if name in names:
+                raise ValueError(f"expected a name of its own for each ledger, got {name!r} twice")
+            names.append(name)
+            words.append(f"{name}={with_password(url, info.data.get('redis_password_file'))}")
+        return " ".join(words)
 
     @field_validator("redis_url", "broker_url", check_fields=False)
     @classmethod

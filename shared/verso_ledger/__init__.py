@@ -15,14 +15,16 @@ Every step is one Lua script that checks everything and then writes, uses the se
 does nothing when it is run again: a client that lost the reply may repeat the step. Every method
 that reads or writes raises LedgerUnavailable when Redis does not answer or refuses.
 
-The gateway uses ``AsyncLedger``; workers, trainers and the keeper use ``Ledger``, whose parts are
-its attributes. The keys are listed in ``keys``, and no other package knows them.
+The gateway uses ``AsyncLedger``, and ``Ledgers`` for all those of a platform; workers, trainers and
+the keeper use ``Ledger``, whose parts are its attributes. The keys are listed in ``keys``, and no
+other package knows them.
 """
 
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.durability import Server, await_ledger, check_durability
 from verso_ledger.events.webhooks import Message, Webhook
 from verso_ledger.events.work_signal import WorkSubscriber
+from verso_ledger.ledgers.router import Ledgers
 from verso_ledger.models import (
     Accepted,
     Backlog,

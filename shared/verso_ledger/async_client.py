@@ -23,8 +23,10 @@ from verso_ledger.codec.admission import (
     identity_args,
 )
 from verso_ledger.collections.logs import reserve_args, reserved
+from verso_ledger.collections.placement import Placements
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
+from verso_ledger.durability import Server, read_server
 from verso_ledger.events.arrivals import Arrivals
 from verso_ledger.events.job_events import JobEvents, JobWaiter
 from verso_ledger.events.webhooks import Webhooks
@@ -42,6 +44,7 @@ from verso_ledger.models import (
     Policy,
     SliceFailures,
 )
+from verso_ledger.names import HOME
 from verso_ledger.pages import DocumentRow, Page
 from verso_ledger.scripts import AsyncScripts
 from verso_ledger.scrub import Scrub
@@ -58,21 +61,33 @@ class AsyncLedger:
         client: the connection.
         policy: the numbers the steps go by.
         replicas: replicas that must have a step before it returns.
+        name: of the ledger, among those of a platform.
     """
 
-    def __init__(self, client: Redis, *, policy: Policy | None = None, replicas: int = 0) -> None:
+    def __init__(
+        self,
+        client: Redis,
+        *,
+        policy: Policy | None = None,
+        replicas: int = 0,
+        name: str = HOME,
+    ) -> None:
         self._redis = client
+        self.name = name
         self._scripts = AsyncScripts(client, policy, replicas=replicas)
         self._events = JobEvents(client)
         self.arrivals = Arrivals(client, self._events)
         self.webhooks = Webhooks(client, self._scripts)
         self.sessions = Sessions(client)
         self.waiting = WaitingLines(client)
+        self.placements = Placements(client, self._scripts)
 
     @classmethod
-    def from_url(cls, url: str, *, timeout_s: float = 1.5, replicas: int = 0) -> AsyncLedger:
+    def from_url(
+        cls, url: str, *, timeout_s: float = 1.5, replicas: int = 0, name: str = HOME
+    ) -> AsyncLedger:
         """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
-        return cls(connect_async(url, timeout_s=timeout_s), replicas=replicas)
+        return cls(connect_async(url, timeout_s=timeout_s), replicas=replicas, name=name)
 
     async def close(self) -> None:
         """End the subscription and close the connections."""
@@ -89,7 +104,7 @@ class AsyncLedger:
             IdentityKnown: one of its identities was accepted meanwhile.
             SourceMoved: the source that its lines are of stands elsewhere.
         """
-        admission = Admission.of(job)
+        admission = Admission.of(job, ledger=self.name)
         if admission.staged:
             check_reserved(await self._scripts.run("stage", admission.reservation))
         for part in admission.parts:
@@ -314,6 +329,11 @@ class AsyncLedger:
         with translated():
             row = await cast("Any", self._redis.hget(key("migrations"), collection))
         return None if row is None else Migration.model_validate_json(row)
+
+    async def server(self) -> Server:
+        """Return the state of the server under the ledger."""
+        with translated():
+            return read_server(await cast("Any", self._redis.info()))
 
     async def health(self) -> Health:
         """Return the age of the newest heartbeats and of the newest embed."""

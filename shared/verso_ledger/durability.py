@@ -96,7 +96,11 @@ def ask_server(client: redis.Redis) -> Server:
         LedgerUnavailable: it did not answer.
     """
     with translated():
-        info = cast("Mapping[str, Any]", client.info())
+        return read_server(cast("Mapping[str, Any]", client.info()))
+
+
+def read_server(info: Mapping[str, Any]) -> Server:
+    """Read the reply of INFO."""
     checks = ("aof_last_write_status", "aof_last_bgrewrite_status")
     return Server(
         append_ok=all(info.get(name) == "ok" for name in checks),

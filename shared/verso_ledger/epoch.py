@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from typing import cast
 
-from verso_core.errors import CollectionBusy
+from verso_core.errors import CollectionBusy, LedgerMisnamed
 from verso_ledger.codec import scalars
 from verso_ledger.connection import connect, translated
 from verso_ledger.keys import key
@@ -55,6 +56,18 @@ class Epoch:
     def from_url(cls, url: str) -> Epoch:
         """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
         return cls(Scripts(connect(url)))
+
+    def check_name(self, name: str) -> None:
+        """Check that the ledger was named so before, or name it now.
+
+        Raises:
+            LedgerMisnamed: it has another name; two addresses may have been exchanged.
+        """
+        with translated():
+            self._redis.setnx(key("named"), name)
+            found = scalars.text(cast("bytes", self._redis.get(key("named"))))
+        if found != name:
+            raise LedgerMisnamed(f"expected the ledger {name} at its address, got {found}")
 
     def close(self) -> None:
         """Close the connections."""

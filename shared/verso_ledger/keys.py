@@ -89,6 +89,10 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     sealed      -                    set: uids of collections that take no commit any more
     migrations  -                    hash: name -> migration as JSON
     rewritten   -                    string: there while the file was rewritten lately
+    named       -                    string: name of this ledger, of a platform that has several
+    placements  -                    hash, of the home ledger: collection -> name of the ledger that
+                                     new collections of this name are made on
+    draining    -                    set, of the home ledger: ledgers that get no new collection
     frozen      -                    string: who keeps points from being removed, for a while
     replicated  -                    channel without a subscriber: a step publishes on it, and waits
                                      until the replicas have what was published
@@ -113,7 +117,7 @@ _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans", "rewritten", "staged", "replicated",
+    "orphans", "rewritten", "staged", "replicated", "named", "placements", "draining",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

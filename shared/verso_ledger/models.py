@@ -109,6 +109,7 @@ class NewJob:
     so long after it, seconds; 0 keeps it as ``keep_s`` says. ``identities`` are hashes, by the name
     of a collection, that are accepted with the job: if one of them was accepted within the last
     ``identity_s`` seconds, the job is not. ``moved``: the source that its lines are of.
+    ``collection``: the one that the job concerns, whose ledger takes it in.
     """
 
     kind: Kind
@@ -128,6 +129,7 @@ class NewJob:
     identities: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     identity_s: int = 0
     moved: Moved | None = None
+    collection: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

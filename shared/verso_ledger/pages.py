@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from redis.asyncio import Redis
@@ -39,10 +39,13 @@ class Page(Generic[T]):
 
     A page may be short, or even empty, before the list has ended: what a filter leaves out counts
     towards the work done for a page.
+
+    ``places``: of a list of jobs or dead letters, the cursor that continues behind each row.
     """
 
     rows: list[T]
     cursor: str | None
+    places: list[str] = field(default_factory=list)
 
 
 async def jobs(
@@ -70,13 +73,14 @@ async def jobs(
         RequestInvalid: ``after`` is no cursor.
     """
     rows: list[JobRecord] = []
+    places: list[str] = []
     if after is not None:
         _check_number(after)
     lists = [key("jobs", tenant), *([key("reads", tenant)] if reads else [])]
     for _ in range(_JOBS_READ // _STEP):
         found = await _newest(client, lists, before=after)
         if not found:
-            return Page(rows, None)
+            return Page(rows, None, places)
         names = [scalars.text(job_id) for job_id, _ in found]
         for job_id, (_, seq), fields in zip(
             names, found, await _hashes(client, names), strict=True
@@ -87,9 +91,10 @@ async def jobs(
             record = job_rows.job_record(job_id, fields)
             if (not statuses or record.status in statuses) and (not kinds or record.kind in kinds):
                 rows.append(record)
+                places.append(after)
             if len(rows) == limit:
-                return Page(rows, after)
-    return Page(rows, after)
+                return Page(rows, after, places)
+    return Page(rows, after, places)
 
 
 async def changed(
@@ -126,6 +131,7 @@ async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> 
     is no longer dead, the list continues from its time: rows may be repeated, none is left out.
     """
     rows: list[DeadLetter] = []
+    places: list[str] = []
     start = 0 if after is None else await _rank_after(client, after)
     for _ in range(_JOBS_READ // _STEP):
         with translated():
@@ -140,12 +146,13 @@ async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> 
             after = f"{int(at_ms)}.{scalars.text(slice_id)}"
             if values[0] is not None and scalars.text(values[2] or b"default") == tenant:
                 rows.append(_letter([scalars.text(value or b"") for value in values], int(at_ms)))
+                places.append(after)
             if len(rows) == limit:
-                return Page(rows, after)
+                return Page(rows, after, places)
         start += len(found)
         if len(found) < _STEP:
-            return Page(rows, None)
-    return Page(rows, after)
+            return Page(rows, None, places)
+    return Page(rows, after, places)
 
 
 def _letter(values: Sequence[str], at_ms: int) -> DeadLetter:

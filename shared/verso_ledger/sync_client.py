@@ -22,6 +22,7 @@ from verso_ledger.leases import Leases
 from verso_ledger.maintenance import Liveness, Maintenance
 from verso_ledger.migrations import Migrations
 from verso_ledger.models import Accepted, JobRecord, NewJob, Policy
+from verso_ledger.names import HOME
 from verso_ledger.scripts import Scripts
 from verso_ledger.scrub import ScrubCursor
 from verso_ledger.trials import Trials
@@ -30,9 +31,10 @@ from verso_ledger.trials import Trials
 class Jobs:
     """Jobs as their submitters use them."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, *, ledger: str = HOME) -> None:
         self._scripts = scripts
         self._redis = scripts.client
+        self._ledger = ledger
 
     def accept(self, job: NewJob) -> Accepted:
         """Accept a job: when this returns it is on disk, and with the replicas asked for.
@@ -42,7 +44,7 @@ class Jobs:
             QueueFull: the queue holds as much as it may.
             BodyTooLarge: the job is larger than an empty queue may hold.
         """
-        admission = Admission.of(job)
+        admission = Admission.of(job, ledger=self._ledger)
         if admission.staged:
             check_reserved(self._scripts.run("stage", admission.reservation))
         for part in admission.parts:
@@ -104,8 +106,10 @@ class Ledger:
         client: the connection.
         policy: the numbers the steps go by.
         replicas: replicas that must have a step before it returns.
+        name: of the ledger, among those of a platform.
 
     Attributes:
+        name: of the ledger.
         jobs: accept, look up, cancel and replay jobs.
         leases: claim slices, renew their leases, commit their results.
         documents: collections and the entries of their documents.
@@ -122,14 +126,20 @@ class Ledger:
     """
 
     def __init__(
-        self, client: redis.Redis, *, policy: Policy | None = None, replicas: int = 0
+        self,
+        client: redis.Redis,
+        *,
+        policy: Policy | None = None,
+        replicas: int = 0,
+        name: str = HOME,
     ) -> None:
         self._redis = client
+        self.name = name
         self._scripts = scripts = Scripts(client, policy, replicas=replicas)
         locations = Locations(scripts)
-        self.jobs = Jobs(scripts)
+        self.jobs = Jobs(scripts, ledger=name)
         self.leases = Leases(scripts, locations)
-        self.documents = Documents(scripts, locations)
+        self.documents = Documents(scripts, locations, ledger=name)
         self.generations = Generations(scripts, self.documents)
         self.logs = Logs(scripts, locations)
         self.migrations = Migrations(scripts, locations)
@@ -142,9 +152,11 @@ class Ledger:
         self.epoch = Epoch(scripts)
 
     @classmethod
-    def from_url(cls, url: str, *, policy: Policy | None = None, replicas: int = 0) -> Ledger:
+    def from_url(
+        cls, url: str, *, policy: Policy | None = None, replicas: int = 0, name: str = HOME
+    ) -> Ledger:
         """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
-        return cls(connect(url), policy=policy, replicas=replicas)
+        return cls(connect(url), policy=policy, replicas=replicas, name=name)
 
     def close(self) -> None:
         """Close the connections."""

@@ -323,6 +323,32 @@ class StatusView(OpenModel):
         description="documents that all passes of the scrub have read, by what they were"
     )
     workers: tuple[WorkerView, ...]
+    ledgers_away: tuple[str, ...] = Field(
+        default=(), description="ledgers that do not answer; what is said is of the others"
+    )
+
+
+class LedgerView(OpenModel):
+    """A ledger of the platform. Sizes are null while it does not answer."""
+
+    name: str = Field(examples=["home"])
+    answers: bool
+    draining: bool = Field(description="no new collection is made on it")
+    collections: int = Field(description="of all callers, as read last")
+    bytes_memory: int | None = Field(description="that its data takes")
+    bytes_memory_limit: int | None = Field(description="that it may take")
+
+
+class LedgerList(OpenModel):
+    """The ledgers of the platform, the home ledger first."""
+
+    ledgers: tuple[LedgerView, ...]
+
+
+class LedgerChange(StrictModel):
+    """Body of ``PATCH /v1/ledgers/{name}``."""
+
+    draining: bool = Field(description="whether new collections are made on others only")
 
 
 class WebhookRequest(StrictModel):

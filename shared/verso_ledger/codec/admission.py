@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from verso_core.errors import (
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.keys import key
 from verso_ledger.models import Accepted, IdentityKnown, NewJob
+from verso_ledger.names import HOME, new_job_id
 
 STAGE_BYTES = 4 << 20
 """The payload of a job larger than this is stored slice by slice before the accept step, so that no
@@ -37,13 +37,13 @@ class Admission(NamedTuple):
     """Arguments of the step that reserves room for those payloads."""
 
     @classmethod
-    def of(cls, job: NewJob) -> Admission:
-        """Return what is written to accept a job; one without an id gets a new one.
+    def of(cls, job: NewJob, *, ledger: str = HOME) -> Admission:
+        """Return what is written to accept a job; one without an id gets a new one of the ledger.
 
         Raises:
             BodyTooLarge: the queue could not hold this job even if it were empty.
         """
-        size, job_id = _checked_size(job), job.job_id or uuid.uuid4().hex
+        size, job_id = _checked_size(job), job.job_id or new_job_id(ledger)
         staged = size > STAGE_BYTES
         parts = enumerate(job.slices) if staged else ()
         payloads = [(key("payload", f"{job_id}.{number}"), part.payload) for number, part in parts]

@@ -12,6 +12,7 @@ from verso_core.jobs.fitting import Fitting
 from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.models import DocumentDelete, DocumentWrite
+from verso_ledger.names import HOME
 
 MAX_BUCKET_VALUE_BYTES = 1024
 """Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
@@ -31,17 +32,22 @@ def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: i
     return [op, *where, short, long, int(document.text is not None), document.text or b""]
 
 
-def own_name(name: str, razed: bytes) -> str:
+def own_name(name: str, razed: bytes, *, ledger: str = HOME) -> str:
     """Return the own name of a new collection.
+
+    All ledgers share the vector store, and a ledger may still have vectors removed of a collection
+    whose name is given again on another one. So own names of different ledgers differ.
 
     Args:
         name: what users call it.
         razed: what the ledger knows of the last collection of this name; empty for nothing.
+        ledger: name of the ledger that will have it.
     """
-    if not razed:
+    if ledger == HOME and not razed:
         return name
-    digest = hashlib.blake2b(b" ".join((name.encode(), razed)), digest_size=8)
-    return f"again-{digest.hexdigest()}"
+    words = (name.encode(), razed) if ledger == HOME else (ledger.encode(), name.encode(), razed)
+    digest = hashlib.blake2b(b" ".join(words), digest_size=8).hexdigest()
+    return f"again-{digest}" if ledger == HOME else f"{ledger}-{digest}"
 
 
 def stored_collection(stored: bytes, asked: Collection) -> Collection:

@@ -19,6 +19,7 @@ from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
+from verso_ledger.names import HOME
 from verso_ledger.scripts import Scripts
 
 ORPHANS_MAX = 100_000
@@ -89,10 +90,11 @@ class Locations:
 class Documents:
     """Collections and the entries of their documents."""
 
-    def __init__(self, scripts: Scripts, locations: Locations) -> None:
+    def __init__(self, scripts: Scripts, locations: Locations, *, ledger: str = HOME) -> None:
         self._run = scripts.run
         self._redis = scripts.client
         self._locations = locations
+        self._ledger = ledger
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, in order.
@@ -135,7 +137,7 @@ class Documents:
         for _ in range(_MOVED_TRIES):
             with translated():
                 razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
-            own = collection_rows.own_name(collection.name, razed)
+            own = collection_rows.own_name(collection.name, razed, ledger=self._ledger)
             made = collection.model_copy(update={"name": own})
             room = ""
             if prepare is not None:

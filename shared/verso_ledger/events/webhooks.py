@@ -122,6 +122,14 @@ class Webhooks:
             rows = await cast("Any", self._redis.hvals(key("webhooks", tenant)))
         return sorted((_webhook(row) for row in rows), key=lambda hook: (hook.created, hook.id))
 
+    async def get(self, tenant: str, hook_id: str) -> Webhook:
+        """Return a webhook.
+
+        Raises:
+            WebhookUnknown: the tenant has none of this id.
+        """
+        return _webhook(await self._stored(tenant, hook_id))
+
     async def add(self, tenant: str, url: str) -> Webhook:
         """Create a webhook.
 
@@ -154,9 +162,21 @@ class Webhooks:
             WebhookUnknown: the tenant has none of this id.
         """
         await self._stored(tenant, hook_id)
+        await self.drop(tenant, hook_id)
+
+    async def drop(self, tenant: str, hook_id: str) -> None:
+        """Remove a webhook if there is one of this id."""
         with translated():
             async with self._redis.pipeline(transaction=False) as pipe:
                 pipe.hdel(key("webhooks", tenant), hook_id)
+                self._replicas.ask(pipe)
+                self._replicas.check(await pipe.execute())
+
+    async def copy(self, tenant: str, hook: Webhook) -> None:
+        """Store a webhook as another ledger has it."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hset(key("webhooks", tenant), hook.id, hook.dump())
                 self._replicas.ask(pipe)
                 self._replicas.check(await pipe.execute())
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from redis.connection import parse_url
 
-from verso_core.settings import with_password
+from verso_core.settings import LedgerSettings, with_password
 
 
 @given(
@@ -58,3 +59,32 @@ def test_a_file_without_a_password_is_named_and_nothing_else(
     with pytest.raises(ValueError, match=str(path)) as caught:
         with_password("redis://:hidden@ledger:6379/0", path)
     assert "hidden" not in str(caught.value)
+
+
+def test_ledgers_have_names_and_the_home_ledger_comes_first(tmp_path: Path) -> None:
+    """Spaces stand between them: an address of Sentinels has commas."""
+    secret = tmp_path / "password"
+    secret.write_text("pw")
+    found = LedgerSettings(
+        redis_url="redis://a:6379/0",
+        redis_password_file=secret,
+        ledgers="b=redis://b:6379/0\n c2=redis+sentinel://s:26379,t:26379/c2/0",
+    )
+    assert found.ledger_addresses == (
+        ("home", "redis://:pw@a:6379/0"),
+        ("b", "redis://:pw@b:6379/0"),
+        ("c2", "redis+sentinel://:pw@s:26379,t:26379/c2/0"),
+    )
+    assert LedgerSettings().ledger_addresses == (("home", "redis://127.0.0.1:6379/0"),)
+
+
+@pytest.mark.parametrize(
+    "ledgers",
+    [
+        "b", "b=", "=redis://b/0", "B=redis://b/0", "b-c=redis://b/0", "home=redis://b/0",
+        "b=redis://b/0 b=redis://c/0", "1=redis://b/0", "a" * 17 + "=redis://b",
+    ],
+)  # fmt: skip
+def test_a_ledger_without_a_name_of_its_own_is_refused(ledgers: str) -> None:
+    with pytest.raises(ValidationError):
+        LedgerSettings(ledgers=ledgers)

@@ -45,7 +45,7 @@ def test_every_key_a_script_uses_is_in_the_list_and_every_listed_key_is_used() -
     used = {
         name for path in LUA.glob("*.lua") for name in re.findall(r"K\.(\w+)", path.read_text())
     }
-    python = "".join(path.read_text() for path in LUA.parent.glob("*.py"))
+    python = "".join(path.read_text() for path in LUA.parent.rglob("*.py"))
     used |= set(re.findall(r'key\(\s*"(\w+)"', python))
     assert used == set(NAMES)
 

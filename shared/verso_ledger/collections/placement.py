@@ -1,0 +1,64 @@
+"""Where new collections are made: kept in the home ledger.
+
+A collection is on the ledger that has it, whatever is kept here. A placement decides where a
+collection is made that no ledger has yet, so that two gateways never make one name on two ledgers;
+it stays when the collection is deleted. It also says which ledger has a collection while that
+ledger does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from verso_ledger.codec import scalars
+from verso_ledger.connection import translated
+from verso_ledger.keys import key
+from verso_ledger.scripts import AsyncScripts
+
+
+class Placements:
+    """Placements of collections, and which ledgers are drained.
+
+    Every method raises LedgerUnavailable when the home ledger does not answer or refuses.
+    """
+
+    def __init__(self, client: Redis, scripts: AsyncScripts) -> None:
+        self._redis = client
+        self._replicas = scripts.replicas
+
+    async def of(self, collection: str) -> str | None:
+        """Return the name of the ledger that a collection is placed on."""
+        with translated():
+            found = await cast("Any", self._redis.hget(key("placements"), collection))
+        return None if found is None else scalars.text(found)
+
+    async def place(self, collection: str, ledger: str) -> str:
+        """Place a collection on a ledger, unless it is placed; return the ledger it is placed on.
+
+        With replicas, the placement is with them when this returns.
+        """
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hsetnx(key("placements"), collection, ledger)
+                pipe.hget(key("placements"), collection)
+                self._replicas.ask(pipe)
+                replies = self._replicas.check(await pipe.execute())
+        return scalars.text(replies[1])
+
+    async def drained(self) -> frozenset[str]:
+        """Return the names of the ledgers that get no new collection."""
+        with translated():
+            rows = await cast("Any", self._redis.smembers(key("draining")))
+        return frozenset(map(scalars.text, cast("Iterable[bytes]", rows)))
+
+    async def drain(self, ledger: str, *, drained: bool) -> None:
+        """Place no new collection on a ledger from now on, or place them there again."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                change = pipe.sadd if drained else pipe.srem
+                change(key("draining"), ledger)
+                self._replicas.ask(pipe)
+                self._replicas.check(await pipe.execute())

@@ -1,0 +1,303 @@
+"""Finds the ledger of a collection or of a job.
+
+1. The id of a job says its ledger (:mod:`verso_ledger.names`).
+2. A collection is on the ledger that lists it. Lists are read again at most once a second by those
+   who ask for them; that of a ledger that does not answer is kept as it was read last.
+3. A collection that no ledger lists is made where the home ledger says that it is placed, or else
+   on the ledger with the most free memory.
+4. Jobs without a collection are spread over the ledgers that answer.
+
+A ledger that did not answer is **away** until it answers a question that is asked once a second.
+Only what needs that ledger waits for it. With one ledger nothing of this costs anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from verso_core.errors import JobUnknown, LedgerUnavailable
+from verso_core.jobs import Collection, Kind
+from verso_core.settings import LedgerAddress
+from verso_ledger.async_client import AsyncLedger
+from verso_ledger.durability import Server
+from verso_ledger.models import NewJob
+from verso_ledger.names import ledger_of
+
+_PROBE_S = 1.0
+_SERVER_S = 1.0
+_LIKE = 0.95
+"""Ledgers with so large a part of the most free memory count as equal: the one with the fewest
+collections is chosen, so that many new ones do not all go to one."""
+_AT_HOME = frozenset({Kind.TRAIN, Kind.MODELS})
+"""Kinds without a collection whose parts follow the home ledger."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Ledgers:
+    """The ledgers of a platform.
+
+    Args:
+        ledgers: the home ledger first, with names of their own.
+        at_home: names of collections that are made on the home ledger.
+    """
+
+    def __init__(self, ledgers: Sequence[AsyncLedger], *, at_home: Sequence[str] = ()) -> None:
+        self.home = ledgers[0]
+        self._all = {one.name: one for one in ledgers}
+        self._at_home = frozenset(at_home)
+        self._held: dict[str, Mapping[str, Collection]] = {}
+        self._where: dict[str, AsyncLedger] = {}
+        self._draining: frozenset[str] = frozenset()
+        self._away: dict[str, asyncio.Task[None]] = {}
+        self._turns = itertools.count()
+        self._servers: dict[str, Server] = {}
+        self._asked_at = -_SERVER_S
+
+    @classmethod
+    def connect(
+        cls, addresses: Sequence[LedgerAddress], *, replicas: int, at_home: Sequence[str] = ()
+    ) -> Ledgers:
+        """Return the ledgers at some addresses, that of the home ledger first."""
+        found = [
+            AsyncLedger.from_url(one.url, replicas=replicas, name=one.name) for one in addresses
+        ]
+        return cls(found, at_home=at_home)
+
+    @property
+    def all(self) -> list[AsyncLedger]:
+        """The ledgers, the home ledger first."""
+        return list(self._all.values())
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one."""
+        return len(self._all) > 1
+
+    @property
+    def away(self) -> list[str]:
+        """Names of the ledgers that did not answer."""
+        return sorted(self._away)
+
+    @property
+    def draining(self) -> frozenset[str]:
+        """Names of the ledgers that get no new collection, as read last."""
+        return self._draining
+
+    async def close(self) -> None:
+        """End the subscriptions and close the connections."""
+        probes = list(self._away.values())
+        for task in probes:
+            task.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+        await asyncio.gather(*(one.close() for one in self.all), return_exceptions=True)
+
+    def release(self) -> None:
+        """Let all callers who wait for an end return with what is known: this process stops."""
+        for one in self.all:
+            one.release()
+
+    def of_job(self, job_id: str) -> AsyncLedger:
+        """Return the ledger that has a job.
+
+        Raises:
+            JobUnknown: there is no ledger of the name that the id says.
+        """
+        found = self._all.get(ledger_of(job_id))
+        if found is None:
+            raise JobUnknown(f"no job has the id {job_id[:64]!a}")
+        return found
+
+    async def of_collection(self, name: str) -> AsyncLedger:
+        """Return the ledger that has a collection, or that it would be on; never fails for none.
+
+        Raises:
+            LedgerUnavailable: the home ledger does not say where a new collection is placed.
+        """
+        if not self.several:
+            return self.home
+        if name not in self._where and not self._held:
+            await self.collections()
+        if (found := self._where.get(name)) is not None:
+            return found
+        placed = await self._ask(self.home, lambda home: home.placements.of(name))
+        return self._named(placed or self.home.name)
+
+    async def for_new(self, name: str) -> AsyncLedger:
+        """Return the ledger that a collection is made on, or on which it is.
+
+        Raises:
+            LedgerUnavailable: the home ledger does not answer, or there is no ledger to choose.
+        """
+        if not self.several or name in self._at_home:
+            return self.home
+        await self.collections()
+        if (found := self._where.get(name)) is not None:
+            return found
+        placed = await self._ask(self.home, lambda home: home.placements.of(name))
+        if placed is None:
+            chosen = await self._roomiest()
+            placed = await self._ask(
+                self.home, lambda home: home.placements.place(name, chosen.name)
+            )
+        return self._named(placed)
+
+    async def for_job(self, job: NewJob) -> AsyncLedger:
+        """Return the ledger that takes a job in.
+
+        Raises:
+            LedgerUnavailable: no ledger can.
+        """
+        if not self.several:
+            return self.home
+        if job.kind is Kind.COLLECTION_CREATE and job.collection is not None:
+            return await self.for_new(job.collection)
+        if job.collection is not None:
+            return await self.of_collection(job.collection)
+        return self.home if job.kind in _AT_HOME else self._next(job)
+
+    def failed(self, ledger: AsyncLedger) -> None:
+        """Note that a ledger did not answer; it is asked again until it does."""
+        if self.several and ledger.name not in self._away:
+            _log.warning("ledger away", extra={"ledger": ledger.name})
+            self._away[ledger.name] = asyncio.create_task(self._probe(ledger))
+
+    async def each(self, ask: Callable[[AsyncLedger], Awaitable[T]]) -> dict[str, T]:
+        """Return what each ledger that is not away answers, by its name, the home ledger first.
+
+        Raises:
+            LedgerUnavailable: none answers.
+        """
+        if not self.several:
+            return {self.home.name: await ask(self.home)}
+        asked = [one for one in self.all if one.name not in self._away]
+        answers = await asyncio.gather(
+            *(self._ask(one, ask) for one in asked), return_exceptions=True
+        )
+        found: dict[str, T] = {}
+        for one, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, LedgerUnavailable):
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            found[one.name] = answer
+        if not found:
+            raise LedgerUnavailable("no ledger answers")
+        return found
+
+    async def collections(self) -> dict[str, Collection]:
+        """Return all collections by the name that users know, in order.
+
+        Those of a ledger that is away are as they were read last.
+
+        Raises:
+            LedgerUnavailable: no ledger answers.
+        """
+        if not self.several:
+            return await self.home.collections()
+        self._held |= await self.each(lambda one: one.collections())
+        if self.home.name not in self._away:
+            self._draining = await self._ask(self.home, lambda home: home.placements.drained())
+        merged: dict[str, Collection] = {}
+        where: dict[str, AsyncLedger] = {}
+        for one in self.all:
+            for name, collection in self._held.get(one.name, {}).items():
+                if name not in merged:
+                    merged[name], where[name] = collection, one
+        self._where = where
+        return dict(sorted(merged.items()))
+
+    async def check_answers(self, name: str) -> None:
+        """Check that a collection which no ledger lists is on none that is away.
+
+        Raises:
+            LedgerUnavailable: it may be, as it is placed there.
+        """
+        if self._away and (await self.of_collection(name)).name in self._away:
+            raise LedgerUnavailable("the ledger of this collection does not answer")
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many collections each ledger has.
+
+        Raises:
+            LedgerUnavailable: no ledger answers.
+        """
+        found = await self.collections()
+        return {one.name: self.holds(one.name) if self.several else len(found) for one in self.all}
+
+    def holds(self, ledger: str) -> int:
+        """Return how many collections a ledger has, as read last."""
+        return len(self._held.get(ledger, {}))
+
+    async def servers(self) -> dict[str, Server]:
+        """Return the state of each server that answers, read at most once a second."""
+        if time.monotonic() - self._asked_at >= _SERVER_S:
+            self._servers = await self.each(lambda one: one.server())
+            self._asked_at = time.monotonic()
+        return self._servers
+
+    async def _roomiest(self) -> AsyncLedger:
+        """Return the ledger with the most free memory of those that new collections may go to.
+
+        Raises:
+            LedgerUnavailable: there is none.
+        """
+        free = {
+            name: max(0, server.memory_limit_bytes - server.memory_bytes)
+            for name, server in (await self.servers()).items()
+            if name not in self._draining
+        }
+        if not free:
+            raise LedgerUnavailable("every ledger is away or draining")
+        most = max(free.values())
+        alike = [name for name, left in free.items() if left >= most * _LIKE]
+        return self._all[min(alike, key=self.holds)]
+
+    def _next(self, job: NewJob) -> AsyncLedger:
+        """Return a ledger for a job without a collection; the same one for the same key.
+
+        Raises:
+            LedgerUnavailable: all are away.
+        """
+        shut = self._draining.union(self._away)
+        open_to = [one for one in self.all if one.name not in shut]
+        left = open_to or [one for one in self.all if one.name not in self._away]
+        if not left:
+            raise LedgerUnavailable("no ledger answers")
+        if job.idempotency is None:
+            return left[next(self._turns) % len(left)]
+        words = f"{job.tenant}:{job.idempotency[0]}".encode()
+        # rendezvous hashing: with one ledger away, only that ledger's keys go elsewhere
+        return max(left, key=lambda one: hashlib.blake2b(one.name.encode() + words).digest())
+
+    def _named(self, name: str) -> AsyncLedger:
+        found = self._all.get(name)
+        if found is None:
+            raise LedgerUnavailable(f"expected an address of the ledger {name} in VERSO_LEDGERS")
+        return found
+
+    async def _ask(self, one: AsyncLedger, ask: Callable[[AsyncLedger], Awaitable[T]]) -> T:
+        try:
+            return await ask(one)
+        except LedgerUnavailable:
+            self.failed(one)
+            raise
+
+    async def _probe(self, ledger: AsyncLedger) -> None:
+        """Ask a ledger that is away until it answers."""
+        while True:
+            await asyncio.sleep(_PROBE_S)
+            try:
+                await ledger.server()
+            except LedgerUnavailable:
+                continue
+            _log.info("ledger answers again", extra={"ledger": ledger.name})
+            self._away.pop(ledger.name, None)
+            return
