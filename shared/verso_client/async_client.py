@@ -72,7 +72,7 @@ from verso_core.jobs.heads.listing import HeadInfo
 from verso_core.jobs.heads.report import HeadFigures
 from verso_core.jobs.heads.rerank import RankedDocument
 from verso_core.jobs.ingest import Embedded
-from verso_core.jobs.job import Job, JobEvent, StatusView
+from verso_core.jobs.job import Job, JobEvent, LedgerView, StatusView
 from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.log_views import (
     LabelsAnswer,
@@ -364,6 +364,14 @@ class AsyncClient:
     async def status(self) -> StatusView:
         """Return whether the platform is ready, what waits, and what room its workers have."""
         return await self._run(operations.heads.status())
+
+    async def ledgers(self) -> list[LedgerView]:
+        """Return the ledgers of the platform: what each holds, and whether it answers."""
+        return await self._run(operations.heads.ledgers())
+
+    async def drain_ledger(self, ledger: str, *, draining: bool = True) -> list[LedgerView]:
+        """Make no new collection on a ledger from now on, or with False make them there again."""
+        return await self._run(operations.heads.drain(ledger, draining=draining))
 
     async def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Return the exact text of a document or record (``document#n``)."""

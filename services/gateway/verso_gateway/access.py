@@ -30,12 +30,12 @@ _READ = (
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
     *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
     *("logs_volume", "logs_labels", "logs_statements", "logs_tail"),
-    *("project", "records", "status", "mcp"),
+    *("project", "records", "status", "mcp", "ledgers"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
     *("registry_promote", "registry_rollback", "collection_change", "documents_delete"),
-    *("collection_fit", "feedback"),
+    *("collection_fit", "feedback", "ledger_change"),
 )
 # Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (
@@ -97,7 +97,7 @@ async def _identified(request: Request) -> Caller:
     if context.gate.known is None or token is None or auth.presented_key(request) is not None:
         return context.gate.caller(request)
     auth.check_same_origin(request)
-    digest = await context.ledger.sessions.get(hashlib.sha256(token.encode()).hexdigest())
+    digest = await context.ledgers.home.sessions.get(hashlib.sha256(token.encode()).hexdigest())
     if digest is None:
         raise Unauthorized("the session has ended")
     return context.gate.holder(digest)

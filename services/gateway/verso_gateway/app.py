@@ -23,7 +23,7 @@ from verso_gateway.access import OPEN, SCOPES, admit
 from verso_gateway.agents import Agents
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
-from verso_gateway.context import CollectionsCache, Context, DiskRoom, WorkersCache
+from verso_gateway.context import DEFAULT, CollectionsCache, Context, DiskRoom, WorkersCache
 from verso_gateway.extract.child import Bounds
 from verso_gateway.extract.pool import Extractors
 from verso_gateway.feed.acceptance import Acceptance
@@ -57,12 +57,14 @@ from verso_gateway.routes import (
 )
 from verso_gateway.routes.feed import bulk, handshake, loki, otlp, tail
 from verso_gateway.routes.models import heads, registry, train
+from verso_gateway.routes.operating import ledgers as ledgers_route
 from verso_gateway.routes.operating import scrub, status
 from verso_gateway.routes.protocols import cohere, jina, openai, tei
 from verso_gateway.settings import Settings
 from verso_gateway.tail.stream import Tails
 from verso_gateway.wakeup import WakeupSender
-from verso_ledger import AsyncLedger, Limits
+from verso_ledger import Ledgers, Limits
+from verso_ledger.ledgers.webhooks import WebhooksOfAll
 
 _CLOSE_S = 2.0
 _GUARDED = (
@@ -87,6 +89,7 @@ _GUARDED = (
     migrate,
     scrub,
     status,
+    ledgers_route,
     registry,
     train,
     webhooks,
@@ -195,7 +198,9 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         closing = asyncio.Event()
-        ledger = AsyncLedger.from_url(settings.redis_url, replicas=settings.ledger_replicas)
+        ledgers = Ledgers.connect(
+            settings.ledger_addresses, replicas=settings.ledger_replicas, at_home=[DEFAULT]
+        )
         wakeups = WakeupSender(settings.broker_url, metrics=metrics)
         files = ResultFiles(settings.results)
         extractors = Extractors(
@@ -209,7 +214,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             tenant_share=settings.tenant_part,
         )
         job_service = JobService(
-            ledger,
+            ledgers,
             wakeups,
             files=files,
             metrics=metrics,
@@ -218,24 +223,25 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             read_keep_s=settings.read_keep_s,
             closing=closing,
         )
-        workers = WorkersCache(ledger)
+        workers = WorkersCache(ledgers)
         app.state.context = Context(
             settings=settings,
-            ledger=ledger,
+            ledgers=ledgers,
+            webhooks=WebhooksOfAll(ledgers),
             files=files,
-            collections=CollectionsCache(ledger),
+            collections=CollectionsCache(ledgers),
             workers=workers,
             room=DiskRoom(workers),
             extractors=extractors,
             job_service=job_service,
-            feed=_feed(settings, ledger, job_service, metrics=metrics),
-            tails=Tails(ledger.arrivals, metrics=metrics, limit=settings.tail_limit),
+            feed=_feed(settings, ledgers, job_service, metrics=metrics),
+            tails=Tails(ledgers, metrics=metrics, limit=settings.tail_limit),
             metrics=metrics,
             gate=gate,
             agents=Agents(app, timeout_s=settings.wait_max_s),
             closing=closing,
         )
-        released = asyncio.create_task(_release(ledger, closing))
+        released = asyncio.create_task(_release(ledgers, closing))
         packed = asyncio.create_task(asyncio.to_thread(console.load))  # before the first visitor
         try:
             yield
@@ -247,17 +253,17 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             await extractors.close()
             # a Redis client may turn a cancellation into an error of its own and so survive it
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ledger.close(), _CLOSE_S)
+                await asyncio.wait_for(ledgers.close(), _CLOSE_S)
             await asyncio.to_thread(wakeups.close)
 
     return lifespan
 
 
 def _feed(
-    settings: Settings, ledger: AsyncLedger, job_service: JobService, *, metrics: Metrics
+    settings: Settings, ledgers: Ledgers, job_service: JobService, *, metrics: Metrics
 ) -> Feed:
     acceptance = Acceptance(
-        ledger,
+        ledgers,
         job_service,
         metrics=metrics,
         gather_s=settings.feed_gather_ms / 1000,
@@ -274,10 +280,10 @@ def _feed(
     )
 
 
-async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:
+async def _release(ledgers: Ledgers, closing: asyncio.Event) -> None:
     """Answer waiting callers with 202 once the gateway stops."""
     await closing.wait()
-    ledger.release()
+    ledgers.release()
 
 
 def _drop_frames(error: BaseException | None) -> None:

@@ -20,7 +20,9 @@ from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
 from verso_gateway.tail.stream import Tails
-from verso_ledger import AsyncLedger
+from verso_ledger import Ledgers
+from verso_ledger.ledgers import merging
+from verso_ledger.ledgers.webhooks import WebhooksOfAll
 
 _FRESH_S = 1.0
 DEFAULT = "default"
@@ -28,13 +30,13 @@ DEFAULT = "default"
 
 
 class CollectionsCache:
-    """Collections by name, read from the ledger at most once a second.
+    """Collections by name, read from the ledgers at most once a second.
 
-    A name that is not found is read from the ledger at once.
+    A name that is not found is read from the ledgers at once.
     """
 
-    def __init__(self, ledger: AsyncLedger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledgers: Ledgers) -> None:
+        self._ledgers = ledgers
         self._collections: dict[str, Collection] = {}
         self._read_at = -_FRESH_S
 
@@ -43,12 +45,14 @@ class CollectionsCache:
 
         Raises:
             CollectionUnknown: there is none of this name.
+            LedgerUnavailable: the ledger that may have it does not answer.
             NotReady: no worker has made the default collection yet.
         """
         if name not in self._collections or time.monotonic() - self._read_at >= _FRESH_S:
             await self.list()
         if name in self._collections:
             return self._collections[name]
+        await self._ledgers.check_answers(name)
         if name == DEFAULT:
             raise NotReady("the first worker has not started yet: it makes the default collection")
         raise CollectionUnknown(f"no collection {name!a}")
@@ -59,16 +63,16 @@ class CollectionsCache:
 
     async def list(self) -> list[Collection]:
         """Return all collections, by name."""
-        self._collections = await self._ledger.collections()
+        self._collections = await self._ledgers.collections()
         self._read_at = time.monotonic()
         return [self._collections[name] for name in sorted(self._collections)]
 
 
 class WorkersCache:
-    """What each living worker serves, read from the ledger at most once a second."""
+    """What each living worker serves, read from the ledgers at most once a second."""
 
-    def __init__(self, ledger: AsyncLedger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledgers: Ledgers) -> None:
+        self._ledgers = ledgers
         self._states: list[dict[str, Any]] = []
         self._read_at = -_FRESH_S
 
@@ -79,7 +83,7 @@ class WorkersCache:
             newest: read it now.
         """
         if newest or time.monotonic() - self._read_at >= _FRESH_S:
-            self._states = list((await self._ledger.serving()).values())
+            self._states = list((await merging.serving(self._ledgers)).values())
             self._read_at = time.monotonic()
         return self._states
 
@@ -109,7 +113,8 @@ class Context:
     """The parts of a running gateway. ``closing`` is set when the gateway stops."""
 
     settings: Settings
-    ledger: AsyncLedger
+    ledgers: Ledgers
+    webhooks: WebhooksOfAll
     files: ResultFiles
     collections: CollectionsCache
     workers: WorkersCache

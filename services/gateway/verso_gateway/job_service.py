@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from verso_core import tracing
 from verso_core.errors import (
+    LedgerUnavailable,
     NotReady,
+    WebhookUnknown,
     from_body,
 )
 from verso_core.jobs import AnyResult, Queue, Result, Status
 from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
-from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Limits, NewJob
+from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
+from verso_ledger.names import new_job_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class JobService:
 
     def __init__(
         self,
-        ledger: AsyncLedger,
+        ledgers: Ledgers,
         wakeups: WakeupSender,
         *,
         files: ResultFiles,
@@ -57,7 +59,7 @@ class JobService:
         read_keep_s: int,
         closing: asyncio.Event,
     ) -> None:
-        self._ledger = ledger
+        self._ledgers = ledgers
         self._wakeups = wakeups
         self._files = files
         self._metrics = metrics
@@ -69,7 +71,7 @@ class JobService:
     async def submit(
         self, job: NewJob, *, keep_s: int | None = None, followed: bool = False
     ) -> Accepted:
-        """Write a job to the ledger, within the limits, and send a wake-up if needed.
+        """Write a job to its ledger, within the limits, and send a wake-up if needed.
 
         Args:
             job: the job.
@@ -82,6 +84,12 @@ class JobService:
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
         """
+        ledger = await self._ledgers.for_job(job)
+        return await self._submit(ledger, job, keep_s=keep_s, followed=followed)
+
+    async def _submit(
+        self, ledger: AsyncLedger, job: NewJob, *, keep_s: int | None, followed: bool = False
+    ) -> Accepted:
         # a webhook's receiver asks for the job later
         brief = job.kind.is_read and job.webhook is None
         if brief and followed:
@@ -99,12 +107,27 @@ class JobService:
             "verso.slices": len(job.slices),
         }
         with tracing.span("accept", about=about):
-            accepted = await self._ledger.accept(job)
+            accepted = await self._accept(ledger, job)
         if not accepted.replayed:
             self._metrics.accepted(job.kind, job.queue)
         if accepted.wakeup:
             self.notify(job.queue)
         return accepted
+
+    async def _accept(self, ledger: AsyncLedger, job: NewJob) -> Accepted:
+        try:
+            return await ledger.accept(job)
+        except LedgerUnavailable:
+            self._ledgers.failed(ledger)
+            raise
+        except WebhookUnknown:
+            # one that was made before this ledger was
+            home = self._ledgers.home
+            if ledger is home or job.webhook is None:
+                raise
+            hook = await home.webhooks.get(job.tenant, job.webhook)
+            await ledger.webhooks.copy(job.tenant, hook)
+            return await ledger.accept(job)
 
     async def submit_and_wait(
         self,
@@ -123,23 +146,24 @@ class JobService:
         Raises:
             VersoError: as :meth:`submit` does.
         """
-        job_id = uuid.uuid4().hex
-        with self._ledger.watch(job_id) as watch:
+        ledger = await self._ledgers.for_job(job)
+        job_id = new_job_id(ledger.name)
+        with ledger.watch(job_id) as watch:
             job = replace(job, job_id=job_id, wait=wait_s > 0)
-            accepted = await self.submit(job, keep_s=keep_s)
+            accepted = await self._submit(ledger, job, keep_s=keep_s)
             on_accepted(accepted)
             if wait_s <= 0:
-                return JobOutcome(await self._ledger.job(accepted.job_id), [])
+                return JobOutcome(await ledger.job(accepted.job_id), [])
             if accepted.replayed:
                 record = await self.wait(accepted.job_id, wait_s)
-                results = await self._ledger.results(accepted.job_id)
+                results = await ledger.results(accepted.job_id)
                 outcome = JobOutcome(record, results)
             else:
                 with tracing.span("wait", about={"verso.job": job_id}):
                     outcome = await watch.end(job_id, timeout_s=wait_s, slices=len(job.slices))
                 self._metrics.waited(ended=outcome.record.status.terminal)
         if not outcome.record.status.terminal and job.kind.is_read:
-            await self._ledger.retain(outcome.record.job_id)  # the caller asks for the job later
+            await ledger.retain(outcome.record.job_id)  # the caller asks for the job later
         return await self._with_files(outcome)
 
     async def run(self, job: NewJob, *, timeout_s: float) -> Ended:
@@ -155,7 +179,7 @@ class JobService:
         record = outcome.record
         if not record.status.terminal:
             if job.idempotency is None:
-                await self._ledger.cancel(record.job_id)
+                await self._ledgers.of_job(record.job_id).cancel(record.job_id)
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
         return ended(outcome)
 
@@ -165,18 +189,20 @@ class JobService:
         Raises:
             VersoError: the job ended in an error.
         """
-        async for event in self._ledger.follow(job_id):
+        ledger = self._ledgers.of_job(job_id)
+        async for event in ledger.follow(job_id):
             reported = event.data.get("progress", {})
             if "part" in reported:
                 yield Part(reported["part"], reported["data"])
-        outcome = JobOutcome(await self._ledger.job(job_id), await self._ledger.results(job_id))
+        outcome = JobOutcome(await ledger.job(job_id), await ledger.results(job_id))
         yield ended(await self._with_files(outcome))
 
     async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
         """Wait until a job ends, the time is over, or the gateway stops."""
+        ledger = self._ledgers.of_job(job_id)
         if timeout_s <= 0 or self._closing.is_set():
-            return await self._ledger.job(job_id)
-        record = await self._ledger.wait(job_id, timeout_s)
+            return await ledger.job(job_id)
+        record = await ledger.wait(job_id, timeout_s)
         self._metrics.waited(ended=record.status.terminal)
         return record
 

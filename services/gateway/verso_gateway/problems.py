@@ -101,6 +101,7 @@ STATUSES: dict[str, int] = {
     "collection_busy": 503,
     "results_unavailable": 503,
     "ledger_behind": 503,
+    "ledger_misnamed": 503,
     "disk_full": 503,
 }
 """HTTP status of every error code (a test keeps it complete)."""

@@ -13,6 +13,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import Failed, Item, Kind, Params, Queue, Rejected, SliceSpec, cut
+from verso_core.jobs.collections import CollectionChangeParams, CollectionName, CollectionParams
 from verso_core.jobs.models import OpenModel
 from verso_gateway import headers, job_service, views
 from verso_gateway.bodies import reading
@@ -58,11 +59,25 @@ def job_of_one(
         RequestInvalid: a header cannot be read.
     """
     slices = list(cut(kind, params, items, max_items=SLICE_ALL, max_bytes=SLICE_ALL))
-    return job_of(request, kind, slices, queue=queue)
+    return job_of(request, kind, slices, queue=queue, collection=collection_named_by(params))
 
 
-def job_of(request: Request, kind: Kind, slices: list[SliceSpec], *, queue: Queue) -> NewJob:
+def job_of(
+    request: Request,
+    kind: Kind,
+    slices: list[SliceSpec],
+    *,
+    queue: Queue,
+    collection: str | None,
+) -> NewJob:
     """Return a request's job, scheduled as the request's headers say.
+
+    Args:
+        request: the request.
+        kind: of the job.
+        slices: its work.
+        queue: where they wait.
+        collection: the one that the job concerns; None for texts of the request itself.
 
     Raises:
         RequestInvalid: a header cannot be read.
@@ -76,7 +91,16 @@ def job_of(request: Request, kind: Kind, slices: list[SliceSpec], *, queue: Queu
         deadline_s=asked.deadline_s,
         urgency=kind.urgency if asked.urgency is None else asked.urgency,
         webhook=asked.webhook,
+        collection=collection,
     )
+
+
+def collection_named_by(params: Params) -> str | None:
+    """Return the collection that a job's parameters name; None where they name none."""
+    if isinstance(params, CollectionName | CollectionParams | CollectionChangeParams):
+        return params.name
+    found: str | None = getattr(params, "collection", None)
+    return found
 
 
 async def repeatable(request: Request, job: NewJob) -> NewJob:

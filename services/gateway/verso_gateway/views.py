@@ -141,6 +141,31 @@ def scrub(state: Scrub, collections: Mapping[str, Collection]) -> ScrubState:
     )
 
 
+def scrub_of_all(states: Sequence[ScrubState]) -> ScrubState:
+    """Describe the passes of several ledgers as one, which has ended when each has."""
+    if len(states) == 1:
+        return states[0]
+    running = [one for one in states if one.running]
+    counted = {
+        name: sum(getattr(one, name) for one in states)
+        for name in ("documents", "sound", "repaired", "damaged", "bytes", "unread", "orphans")
+    }
+    ended = [one.ended for one in states]
+    return (running or states)[0].model_copy(
+        update={
+            **counted,
+            "number": min(one.number for one in states),
+            "running": bool(running),
+            "asked": any(one.asked for one in states),
+            "progress": round(sum(one.progress for one in states) / len(states), 4),
+            "recent": next((one.recent for one in states if one.recent is not None), None),
+            "started": min((one.started for one in states if one.started), default=None),
+            "ended": None if None in ended else max(filter(None, ended)),
+            "damaged_documents": tuple(one for own in states for one in own.damaged_documents),
+        }
+    )
+
+
 def _recent(state: Scrub, collections: Mapping[str, Collection]) -> RecentWalk | None:
     walked = state.recent_walked(collections)
     if walked is None or state.recent is None:

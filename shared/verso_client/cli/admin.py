@@ -313,6 +313,28 @@ def scrub(
         raise typer.Exit(1)
 
 
+def ledgers(
+    context: typer.Context,
+    drain: Annotated[
+        str | None, typer.Option(help="Make no new collection on the ledger of this name.")
+    ] = None,
+    open_: Annotated[
+        str | None, typer.Option("--open", help="Make new collections on it again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the ledgers of the platform; status 1 if one does not answer."""
+    with client(context) as platform:
+        found = platform.ledgers()
+        if drain is not None:
+            found = platform.drain_ledger(drain)
+        if open_ is not None:
+            found = platform.drain_ledger(open_, draining=False)
+    print_json(found) if as_json else render.ledgers(out(), found)
+    if not all(one.answers for one in found):
+        raise typer.Exit(1)
+
+
 def migrate(
     context: typer.Context,
     collection: Annotated[str, typer.Argument(help="Name of the collection.")],

@@ -19,7 +19,7 @@ from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.collections import CollectionInfo, Kept, LineStatistics, Statistics
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.fitting import Fitted
-from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.job import Job, JobEvent, LedgerView
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.scrub import ScrubState
@@ -330,6 +330,21 @@ def scrub(console: Console, found: ScrubState) -> None:
         )
     for one in found.damaged_documents:
         console.print(f"damaged: {one.collection} {one.id}", style="red", markup=False)
+
+
+def ledgers(console: Console, found: Sequence[LedgerView]) -> None:
+    """Show the ledgers of a platform."""
+    table = Table("ledger", "collections", "memory", "of", "")
+    for one in found:
+        state = "draining" if one.draining else ""
+        sizes = [
+            "-" if size is None else f"{size / 2**20:,.0f} MiB"
+            for size in (one.bytes_memory, one.bytes_memory_limit)
+        ]
+        table.add_row(
+            one.name, f"{one.collections:,}", *sizes, state if one.answers else "does not answer"
+        )
+    console.print(table)
 
 
 def job(console: Console, found: Job) -> None:

@@ -24,7 +24,7 @@ from verso_core.jobs.heads.feedback import FeedbackRequest, FeedbackTaken
 from verso_core.jobs.heads.listing import HeadInfo
 from verso_core.jobs.heads.report import HeadFigures, HeadReportView
 from verso_core.jobs.heads.rerank import RankedDocument
-from verso_core.jobs.job import Job, JobEvent, StatusView
+from verso_core.jobs.job import Job, JobEvent, LedgerChange, LedgerList, LedgerView, StatusView
 from verso_core.jobs.registry import RegistryState
 from verso_core.registry import SHARE, Channel
 
@@ -208,6 +208,19 @@ def status() -> Steps[StatusView]:
     """Return whether the platform is ready, what waits, and what room its workers have."""
     reply = yield Call("GET", path_of("status"))
     return StatusView.model_validate(reply.json())
+
+
+def ledgers() -> Steps[list[LedgerView]]:
+    """Return the ledgers, the home ledger first."""
+    reply = yield Call("GET", path_of("ledgers"))
+    return list(LedgerList.model_validate(reply.json()).ledgers)
+
+
+def drain(ledger: str, *, draining: bool) -> Steps[list[LedgerView]]:
+    """Make no new collection on a ledger, or make them there again; return the ledgers."""
+    change = LedgerChange(draining=draining)
+    reply = yield replace(post(path_of("ledgers", ledger), change), method="PATCH")
+    return list(LedgerList.model_validate(reply.json()).ledgers)
 
 
 def registry() -> Steps[RegistryState]:

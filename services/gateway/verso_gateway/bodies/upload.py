@@ -55,6 +55,11 @@ class Upload:
         self._pending_bytes = 0
         self._slices: list[SliceSpec] = []
 
+    @property
+    def collection(self) -> str:
+        """Where the documents go."""
+        return self._params.collection
+
     async def read_documents(self, documents: list[Any]) -> None:
         """Take the documents of a JSON body out of their list, which is empty then.
 

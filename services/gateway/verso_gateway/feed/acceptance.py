@@ -7,7 +7,8 @@
 
 While the queue is full the requests are held and tried again, each until its own deadline. A job
 whose acceptance may have happened, as the ledger did not answer, is tried again under its id: that
-is done once. A request is in one job as a whole, so it is accepted as a whole or not at all.
+is done once. A request is in one job as a whole, so it is accepted as a whole or not at all; where
+its collections are on several ledgers, the part of each is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,8 +25,9 @@ from verso_core.jobs.lines import LINES_BYTES
 from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
-from verso_ledger import AsyncLedger, NewJob
+from verso_ledger import AsyncLedger, Ledgers, NewJob
 from verso_ledger.models import IdentityKnown
+from verso_ledger.names import new_job_id
 
 Identity = tuple[str, bytes]
 """A collection and the hash of an identity in it."""
@@ -61,8 +62,9 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Tenant:
-    """The requests of one tenant that wait."""
+    """The requests of one tenant that wait for a ledger."""
 
+    ledger: AsyncLedger
     waiting: list[_Waiting] = field(default_factory=list)
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -85,7 +87,7 @@ class Acceptance:
     """Takes the records of requests in, those that arrive together in one job.
 
     Args:
-        ledger: reserves numbers and knows identities.
+        ledgers: reserve numbers and know identities.
         job_service: submits the jobs.
         metrics: counts them.
         gather_s: how long the first request waits for others, seconds.
@@ -96,7 +98,7 @@ class Acceptance:
 
     def __init__(
         self,
-        ledger: AsyncLedger,
+        ledgers: Ledgers,
         job_service: JobService,
         *,
         metrics: Metrics,
@@ -106,13 +108,13 @@ class Acceptance:
         late_s: float = _LATE_S,
     ) -> None:
         self._late_s = late_s
-        self._ledger = ledger
+        self._ledgers = ledgers
         self._job_service = job_service
         self._metrics = metrics
         self._gather_s = gather_s
         self._keep_s = keep_s
         self._identity_s = identity_s
-        self._tenants: dict[str, _Tenant] = {}
+        self._tenants: dict[tuple[str, str], _Tenant] = {}
 
     async def accept(self, tenant: str, batch: Batch, *, hold_s: float) -> frozenset[int]:
         """Take a request's lines in: when this returns they are on disk.
@@ -130,15 +132,40 @@ class Acceptance:
             LedgerUnavailable: the ledger did not answer in time.
             VersoError: a collection is gone, or has as many streams as it may.
         """
+        if not self._ledgers.several:
+            return await self._accept(tenant, self._ledgers.home, batch, hold_s=hold_s)
+        names = {collection for collection, _ in batch.streams}
+        ledgers = {name: await self._ledgers.of_collection(name) for name in names}
+        parts = batch.parted(ledgers)
+        by_name = {one.name: one for one in ledgers.values()}
+        answers = await asyncio.gather(
+            *(
+                self._accept(tenant, by_name[name], part, hold_s=hold_s)
+                for name, part in parts.items()
+            ),
+            return_exceptions=True,  # no part is left behind when another fails
+        )
+        repeated = set(batch.repeated)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            repeated |= answer
+        return frozenset(repeated)
+
+    async def _accept(
+        self, tenant: str, ledger: AsyncLedger, batch: Batch, *, hold_s: float
+    ) -> frozenset[int]:
+        """Take the lines of one ledger in, as :meth:`accept` does."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         one = _Waiting(batch, now + hold_s, now, loop.create_future())
-        held = self._tenants.setdefault(tenant, _Tenant())
+        place = tenant, ledger.name
+        held = self._tenants.setdefault(place, _Tenant(ledger))
         held.waiting.append(one)
         if sum(each.batch.size_bytes for each in held.waiting) >= LINES_BYTES:
             held.enough.set()
         if held.task is None:
-            held.task = asyncio.create_task(self._drain(tenant, held))
+            held.task = asyncio.create_task(self._drain(place, held))
         with self._metrics.feed.waiting.track_inprogress():
             try:
                 async with asyncio.timeout_at(one.deadline_s):
@@ -149,7 +176,7 @@ class Acceptance:
                     raise QueueFull("other requests wait for room", retry_after_s=1.0) from None
                 return await one.answer
 
-    async def _drain(self, tenant: str, held: _Tenant) -> None:
+    async def _drain(self, place: tuple[str, str], held: _Tenant) -> None:
         """Take requests in until none waits. Whatever ends this, no request waits for it."""
         clock = asyncio.get_running_loop().time
         try:
@@ -159,18 +186,18 @@ class Acceptance:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(left_s):
                             await held.enough.wait()
-                await self._take_some(tenant, held.take())
+                await self._take_some(place[0], held.ledger, held.take())
         finally:
-            self._tenants.pop(tenant, None)
+            self._tenants.pop(place, None)
             for one in held.waiting:
                 one.fail(LedgerUnavailable("this gateway takes in no more"))
 
-    async def _take_some(self, tenant: str, taken: list[_Waiting]) -> None:
+    async def _take_some(self, tenant: str, ledger: AsyncLedger, taken: list[_Waiting]) -> None:
         """Take requests in with one job, and fail them if that does not end in time."""
         until_s = max(one.deadline_s for one in taken) + self._late_s
         try:
             async with asyncio.timeout_at(until_s):
-                await self._take_in(tenant, taken)
+                await self._take_in(tenant, ledger, taken)
         except TimeoutError:
             for one in taken:
                 one.fail(LedgerUnavailable("the ledger did not answer in time"))
@@ -178,13 +205,13 @@ class Acceptance:
             for one in taken:
                 one.fail(error)
 
-    async def _take_in(self, tenant: str, taken: list[_Waiting]) -> None:
+    async def _take_in(self, tenant: str, ledger: AsyncLedger, taken: list[_Waiting]) -> None:
         """Take requests in with one job; those that cannot be are failed."""
         started = time.perf_counter()
         while taken:
             try:
-                joined = _joined(taken, await self._known(taken))
-                job, faults = await self._job(tenant, joined.streams)
+                joined = _joined(taken, await self._known(ledger, taken))
+                job, faults = await self._job(tenant, ledger, joined.streams)
                 if faults:
                     taken = _failed(taken, faults)
                     continue
@@ -198,7 +225,7 @@ class Acceptance:
                 if len(taken) == 1:
                     raise
                 for one in taken:
-                    await self._alone(tenant, one)
+                    await self._alone(tenant, ledger, one)
                 return
             else:
                 for one, repeated in zip(taken, joined.repeated, strict=True):
@@ -206,13 +233,13 @@ class Acceptance:
                 self._metrics.feed.joined(len(taken), seconds=time.perf_counter() - started)
                 return
 
-    async def _alone(self, tenant: str, one: _Waiting) -> None:
+    async def _alone(self, tenant: str, ledger: AsyncLedger, one: _Waiting) -> None:
         try:
-            await self._take_in(tenant, [one])
+            await self._take_in(tenant, ledger, [one])
         except VersoError as error:
             one.fail(error)
 
-    async def _known(self, taken: Sequence[_Waiting]) -> frozenset[Identity]:
+    async def _known(self, ledger: AsyncLedger, taken: Sequence[_Waiting]) -> frozenset[Identity]:
         """Return the identities that were accepted before."""
         asked: dict[str, dict[bytes, None]] = {}
         for one in taken:
@@ -225,14 +252,14 @@ class Acceptance:
             rows = list(hashes)
             for start in range(0, len(rows), _ASKED):
                 part = rows[start : start + _ASKED]
-                known = await self._ledger.known_identities(
+                known = await ledger.known_identities(
                     {collection: part}, identity_s=self._identity_s
                 )
                 found.update((collection, part[position]) for position in known)
         return frozenset(found)
 
     async def _job(
-        self, tenant: str, streams: Mapping[StreamKey, StreamLines]
+        self, tenant: str, ledger: AsyncLedger, streams: Mapping[StreamKey, StreamLines]
     ) -> tuple[NewJob, dict[StreamKey, VersoError]]:
         """Reserve numbers and return the job, and why some streams cannot be written.
 
@@ -241,7 +268,7 @@ class Acceptance:
         """
         places = await asyncio.gather(
             *(
-                self._ledger.reserve(collection, stream.labels, len(stream.lines))
+                ledger.reserve(collection, stream.labels, len(stream.lines))
                 for (collection, _), stream in streams.items()
             ),
             return_exceptions=True,
@@ -263,10 +290,11 @@ class Acceptance:
             queue=Queue.BULK,
             slices=slices,
             tenant=tenant,
-            job_id=uuid.uuid4().hex,
+            job_id=new_job_id(ledger.name),
             urgency=Kind.INGEST_LINES.urgency,
             identities=identities,
             identity_s=self._identity_s,
+            collection=next((collection for collection, _ in streams), None),
         )
         return job, faults
 

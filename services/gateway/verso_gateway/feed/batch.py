@@ -12,6 +12,7 @@ from verso_core.jobs.lines import LINES_BYTES, IngestLinesParams, LinesItem
 from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
 from verso_core.segments import Reserved
 from verso_gateway.feed.records import LogRecord
+from verso_ledger import AsyncLedger
 from verso_ledger.collections.logs import labels_key
 
 StreamKey = tuple[str, str]
@@ -66,6 +67,20 @@ class Batch:
     size_bytes: int = 0
     identified: bool = False
     repeated: set[int] = field(default_factory=set)
+
+    def parted(self, ledgers: Mapping[str, AsyncLedger]) -> dict[str, Batch]:
+        """Return the lines by the name of the ledger that takes them in.
+
+        Args:
+            ledgers: of each collection.
+        """
+        found: dict[str, Batch] = {}
+        for stream_key, stream in self.streams.items():
+            part = found.setdefault(ledgers[stream_key[0]].name, Batch())
+            part.streams[stream_key] = stream
+            part.size_bytes += sum(len(line) + 1 for line in stream.lines)
+            part.identified = self.identified
+        return found
 
 
 def batch_of(

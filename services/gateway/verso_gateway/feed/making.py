@@ -35,6 +35,7 @@ class CollectionMaker:
                 queue=Queue.INTERACTIVE,
                 slices=list(cut(Kind.COLLECTION_CREATE, params, [NoItem()])),
                 tenant=tenant,
+                collection=name,
             )
             self.jobs[name] = (await self.job_service.submit(job)).job_id
         record = await self.job_service.wait(self.jobs[name], wait_s)

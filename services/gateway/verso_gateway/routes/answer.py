@@ -114,7 +114,7 @@ async def _events(
 
 async def _cancel(context: Context, job_id: str) -> None:
     with suppress(JobUnknown, Unavailable):
-        await context.ledger.cancel(job_id)
+        await context.ledgers.of_job(job_id).cancel(job_id)
 
 
 def _body(ended: Ended) -> AnswerResponse:

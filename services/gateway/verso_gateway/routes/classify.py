@@ -48,8 +48,11 @@ async def classify(request: Request) -> Response:
         items = [stored_item(name, ClassifyItem) for name in checked.ids]
     else:
         items = text_items(checked.texts or [], lambda text: ClassifyItem(text=text), faults=faults)
-    slices, queue = cut_texts(Kind.CLASSIFY, checked.params(), items, few=_INTERACTIVE_ITEMS)
-    job = responses.job_of(request, Kind.CLASSIFY, slices, queue=queue)
+    params = checked.params()
+    slices, queue = cut_texts(Kind.CLASSIFY, params, items, few=_INTERACTIVE_ITEMS)
+    job = responses.job_of(
+        request, Kind.CLASSIFY, slices, queue=queue, collection=params.collection
+    )
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)
 
@@ -85,7 +88,10 @@ async def feedback(request: Request) -> Response:
             replace(item, label=label) if isinstance(item, FeedbackItem) else item
             for item, label in zip(items, checked.labels, strict=True)
         ]
-    slices, queue = cut_texts(Kind.FEEDBACK, checked.params(), items, few=_INTERACTIVE_ITEMS)
-    job = responses.job_of(request, Kind.FEEDBACK, slices, queue=queue)
+    params = checked.params()
+    slices, queue = cut_texts(Kind.FEEDBACK, params, items, few=_INTERACTIVE_ITEMS)
+    job = responses.job_of(
+        request, Kind.FEEDBACK, slices, queue=queue, collection=params.collection
+    )
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)

@@ -156,7 +156,8 @@ async def documents(
         )
         ended = await responses.finish(request, await list_job(request, params))
         return responses.json_response(responses.sole(ended))
-    page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
+    ledger = await context_of(request).ledgers.of_collection(name)
+    page = await ledger.documents(name, after=cursor, limit=limit)
     rows = tuple(map(views.document, page.rows))
     return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))
 

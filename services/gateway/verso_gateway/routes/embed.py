@@ -51,7 +51,7 @@ async def embed(request: Request) -> Response:
     checked = reading.validate(request, {**value, "texts": texts}, model=EmbedRequest)
     items = text_items(checked.texts, EmbedItem, faults=faults)
     slices, queue = cut_texts(Kind.EMBED, EmbedParams(artifact=checked.artifact), items)
-    job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
+    job = responses.job_of(request, Kind.EMBED, slices, queue=queue, collection=None)
     job = await responses.repeatable(request, job)
     body = partial(views.batch, vectors_base64=checked.encoding == "base64")
     return await responses.respond(request, job, body=body)

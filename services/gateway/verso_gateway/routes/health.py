@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from verso_core.errors import NotFound, NotReady, Unavailable
@@ -23,6 +23,7 @@ from verso_gateway.context import Context, context_of
 from verso_gateway.protocols import TEI_PATH
 from verso_gateway.routes import console
 from verso_ledger import Health
+from verso_ledger.ledgers import merging
 
 router = APIRouter(tags=["health"])
 
@@ -43,6 +44,9 @@ class ReadyView(OpenModel):
     ready: Literal[True]
     last_embed_age_s: float
     worker_beat_age_s: float
+    ledgers_away: tuple[str, ...] = Field(
+        default=(), description="ledgers that do not answer; the others are served"
+    )
 
 
 class RootView(BaseModel):
@@ -91,7 +95,7 @@ async def tei_health(request: Request) -> Response:
     """Say whether work gets done here, as Text Embeddings Inference does: by the status alone."""
     context = context_of(request)
     try:
-        readiness(context, await context.ledger.health())
+        readiness(context, await merging.health(context.ledgers))
     except NotReady as error:
         raise Unavailable(error.detail) from None  # not ready is an overload to this protocol
     return Response()
@@ -101,7 +105,7 @@ async def tei_health(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """Say whether work gets done here."""
     context = context_of(request)
-    return responses.json_response(readiness(context, await context.ledger.health()))
+    return responses.json_response(readiness(context, await merging.health(context.ledgers)))
 
 
 def readiness(context: Context, health: Health) -> ReadyView:
@@ -115,7 +119,12 @@ def readiness(context: Context, health: Health) -> ReadyView:
     settings = context.settings
     embed_s = _recent("embed", health.last_embed_age_s, limit_s=settings.ready_embed_age_s)
     beat_s = _recent("heartbeat", health.worker_beat_age_s, limit_s=settings.ready_beat_age_s)
-    return ReadyView(ready=True, last_embed_age_s=round(embed_s, 3), worker_beat_age_s=beat_s)
+    return ReadyView(
+        ready=True,
+        last_embed_age_s=round(embed_s, 3),
+        worker_beat_age_s=beat_s,
+        **({"ledgers_away": context.ledgers.away} if context.ledgers.several else {}),
+    )
 
 
 def _recent(what: str, age_s: float | None, *, limit_s: float) -> float:

@@ -187,7 +187,9 @@ async def _respond_documents(
     request: Request, upload: Upload, fingerprint: Fingerprint
 ) -> Response:
     key = key_of(request)
-    job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
+    job = responses.job_of(
+        request, Kind.INGEST, upload.finish(), queue=Queue.BULK, collection=upload.collection
+    )
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))
     about = upload.intaken.public()
@@ -228,7 +230,8 @@ async def _respond_lines(
 ) -> Response:
     labels = labels_of(label)
     count = sum(map(lines_in, parts))
-    place = await context_of(request).ledger.reserve(name, labels, count)
+    ledger = await context_of(request).ledgers.of_collection(name)
+    place = await ledger.reserve(name, labels, count)
     slices = await reading.off_loop(
         sum(map(len, parts)),
         partial(
@@ -242,7 +245,7 @@ async def _respond_lines(
             times=times,
         ),
     )
-    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK, collection=name)
     key = key_of(request)
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))

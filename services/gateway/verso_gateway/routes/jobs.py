@@ -24,6 +24,7 @@ from verso_gateway import events, headers, openapi, responses, views
 from verso_gateway.access import caller_of, refused, scope_of
 from verso_gateway.context import context_of
 from verso_gateway.views import Page
+from verso_ledger.ledgers import merging
 
 router = APIRouter(tags=["jobs"])
 
@@ -46,7 +47,8 @@ async def listed(
     fits few jobs may give a short page, even an empty one: the list has ended when ``next_cursor``
     is null.
     """
-    page = await context_of(request).ledger.jobs(
+    page = await merging.jobs(
+        context_of(request).ledgers,
         request.state.tenant,
         after=cursor,
         limit=limit,
@@ -79,7 +81,8 @@ async def follow_all(
     """
     context = context_of(request)
     with context.metrics.streams.track_inprogress():
-        coming = context.ledger.changes(
+        coming = merging.changes(
+            context.ledgers,
             request.state.tenant,
             kinds=kind or (),
             reads=reads or any(one.is_read for one in kind or ()),
@@ -102,7 +105,9 @@ async def dead_letters(
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
     """List the slices that crashed or failed too often, the newest first; never their texts."""
-    page = await context_of(request).ledger.dead(request.state.tenant, after=cursor, limit=limit)
+    page = await merging.dead(
+        context_of(request).ledgers, request.state.tenant, after=cursor, limit=limit
+    )
     letters = tuple(map(views.dead_letter, page.rows))
     return responses.json_response(DeadLetterList(dead_letters=letters, next_cursor=page.cursor))
 
@@ -122,7 +127,7 @@ async def replay_all(
     """Replay dead jobs with a new budget of attempts, the newest first."""
     context = context_of(request)
     caller = caller_of(request)
-    page = await context.ledger.dead(request.state.tenant, limit=limit)
+    page = await merging.dead(context.ledgers, request.state.tenant, after=None, limit=limit)
     chosen = dict.fromkeys(
         letter.job_id
         for letter in page.rows
@@ -131,7 +136,7 @@ async def replay_all(
         and caller.may(scope_of(letter.kind))
     )
     for job_id in chosen:
-        await context.ledger.replay(job_id)
+        await context.ledgers.of_job(job_id).replay(job_id)
     for queue in Queue:
         context.job_service.notify(queue)
     return responses.json_response(Replayed(jobs=tuple(chosen), more=page.cursor is not None))
@@ -160,7 +165,7 @@ async def get(
     wait_s = preference.wait(0.0, max_s=context.settings.wait_max_s)
     await _own(request, job_id)
     record = await context.job_service.wait(job_id, wait_s)
-    found = await context.ledger.results(job_id, first=cursor, count=limit)
+    found = await context.ledgers.of_job(job_id).results(job_id, first=cursor, count=limit)
     held = [data for data in takewhile(lambda data: data is not None, found) if data]
     rest = cursor + len(held)
     more = rest < record.slices and not (record.status.terminal and len(held) < len(found))
@@ -198,8 +203,9 @@ async def failures(
     """
     context = context_of(request)
     await _own(request, job_id)
-    record = await context.ledger.job(job_id)
-    page = views.FailuresPage(context.ledger, context.files, record, limit=limit)
+    ledger = context.ledgers.of_job(job_id)
+    record = await ledger.job(job_id)
+    page = views.FailuresPage(ledger, context.files, record, limit=limit)
     return responses.json_response(await page.read(views.FailuresPlace.read(cursor)))
 
 
@@ -238,7 +244,7 @@ async def follow(
     """
     context = context_of(request)
     with context.metrics.streams.track_inprogress():
-        coming = context.ledger.follow(job_id, followed.after)
+        coming = context.ledgers.of_job(job_id).follow(job_id, followed.after)
         until = context.closing.wait(), refused(request, followed.scope)
         async with aclosing(events.stream(coming, until=until)) as stream:
             async for event in stream:
@@ -253,7 +259,7 @@ async def follow(
 )
 async def cancel(request: Request, job_id: str) -> Response:
     """Cancel a job: work that has not started never will. A job that has ended does not change."""
-    ledger = context_of(request).ledger
+    ledger = context_of(request).ledgers.of_job(job_id)
     await _own(request, job_id)
     await ledger.cancel(job_id)
     return responses.json_response(views.job(await ledger.job(job_id)))
@@ -270,10 +276,11 @@ async def replay(request: Request, job_id: str) -> Response:
     """Replay a dead job with a new budget of attempts."""
     context = context_of(request)
     await _own(request, job_id)
-    await context.ledger.replay(job_id)
+    ledger = context.ledgers.of_job(job_id)
+    await ledger.replay(job_id)
     for queue in (Queue.INTERACTIVE, Queue.BULK):
         context.job_service.notify(queue)
-    record = await context.ledger.job(job_id)
+    record = await ledger.job(job_id)
     return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 
 
@@ -287,7 +294,7 @@ async def _own(request: Request, job_id: str) -> Scope:
         JobUnknown: it is not, or there is none.
         Forbidden: the caller's key lacks the scope.
     """
-    record = await context_of(request).ledger.job(job_id)
+    record = await context_of(request).ledgers.of_job(job_id).job(job_id)
     if record.tenant != request.state.tenant:
         raise JobUnknown(f"no job has the id {job_id[:64]!a}")
     scope = scope_of(record.kind)

@@ -185,7 +185,8 @@ async def _answered(
 ) -> Response:
     """Answer with a job's result, and how many accepted lines are not stored yet."""
     await log_collection(request, asked.collection)
-    waiting = await context_of(request).ledger.waiting.of(asked.collection)
+    ledger = await context_of(request).ledgers.of_collection(asked.collection)
+    waiting = await ledger.waiting.of(asked.collection)
     job = responses.job_of_one(request, kind, params, NoItem())
 
     def body(ended: Ended) -> dict[str, Any]:

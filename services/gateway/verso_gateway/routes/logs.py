@@ -50,7 +50,8 @@ async def query(request: Request) -> Response:
     checked = await reading.read(request, LinesRequest)
     await log_collection(request, checked.collection)
     checked.check_cursor()
-    waiting = await context_of(request).ledger.waiting.of(checked.collection)
+    ledger = await context_of(request).ledgers.of_collection(checked.collection)
+    waiting = await ledger.waiting.of(checked.collection)
     first = await _page(request, checked.params())
     return StreamingResponse(
         _stream(request, checked, first, waiting),

@@ -110,10 +110,11 @@ async def delete(request: Request, name: str) -> Response:
     """
     checked = await reading.read(request, DeleteMatchingRequest)
     await collection_of(request, name)
-    parts = parts_of(await context_of(request).ledger.document_count(name))
+    ledger = await context_of(request).ledgers.of_collection(name)
+    parts = parts_of(await ledger.document_count(name))
     params = DeleteMatchingParams(collection=name, filter=checked.filter)
     slices = list(cut(Kind.DELETE_MATCHING, params, parts, max_items=1))
-    job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK)
+    job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK, collection=name)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=_deleted, wait_default_s=0.0)
 

@@ -33,7 +33,7 @@ async def describe(request: Request, name: str) -> Response:
     """Describe the newest migration of a collection."""
     context = context_of(request)
     await collection_of(request, name)
-    state = await context.ledger.migration(name)
+    state = await (await context.ledgers.of_collection(name)).migration(name)
     if state is None:
         raise MigrationRefused(f"{name!r} has never been migrated")
     return responses.json_response(views.migration(state))

@@ -55,7 +55,9 @@ async def reconstruct(request: Request) -> Response:
     params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
     queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
     slices = list(cut(Kind.RECONSTRUCT, params, items, max_cost=SLICE_COST))
-    job = responses.job_of(request, Kind.RECONSTRUCT, slices, queue=queue)
+    job = responses.job_of(
+        request, Kind.RECONSTRUCT, slices, queue=queue, collection=params.collection
+    )
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)
 

@@ -37,7 +37,7 @@ async def score(request: Request) -> Response:
     items = [ScoreItem.of(text_bytes(first), text_bytes(second)) for first, second in checked.asked]
     params = ScoreParams(head=checked.head)
     slices = list(cut(Kind.SCORE, params, items, max_cost=SLICE_COST))
-    job = responses.job_of(request, Kind.SCORE, slices, queue=Queue.INTERACTIVE)
+    job = responses.job_of(request, Kind.SCORE, slices, queue=Queue.INTERACTIVE, collection=None)
     job = await responses.repeatable(request, job)
 
     def body(ended: Ended) -> ScoreResponse:

@@ -45,7 +45,7 @@ async def create(request: Request) -> Response:
     expires = datetime.now(UTC) + timedelta(seconds=lasts_s)
     if key.expires is not None:
         expires = min(expires, key.expires)
-    await context.ledger.sessions.put(_hash(token), key.digest, lasts_s=lasts_s)
+    await context.ledgers.home.sessions.put(_hash(token), key.digest, lasts_s=lasts_s)
     view = SessionView(name=key.name, scopes=tuple(sorted(key.scopes or Scope)), expires=expires)
     response = responses.json_response(view, status=201, headers={"Cache-Control": "no-store"})
     response.set_cookie(
@@ -78,7 +78,7 @@ async def delete(request: Request) -> Response:
     """End the session whose cookie the request carries."""
     token = request.cookies.get(auth.COOKIE)
     if token is not None:
-        await context_of(request).ledger.sessions.drop(_hash(token))
+        await context_of(request).ledgers.home.sessions.drop(_hash(token))
     response = Response(status_code=204)
     response.delete_cookie(auth.COOKIE, httponly=True, samesite="strict", secure=_is_https(request))
     return response

@@ -29,7 +29,7 @@ async def create(request: Request) -> Response:
     asked = await reading.read(request, WebhookRequest)
     context = context_of(request)
     target_of(asked.url, context.settings.webhook_networks)
-    made = await context.ledger.webhooks.add(request.state.tenant, asked.url)
+    made = await context.webhooks.add(request.state.tenant, asked.url)
     return responses.json_response(_view(made, secret=True), status=201)
 
 
@@ -41,7 +41,7 @@ async def create(request: Request) -> Response:
 )
 async def listed(request: Request) -> Response:
     """List the caller's webhooks, without their secrets."""
-    found = await context_of(request).ledger.webhooks.all(request.state.tenant)
+    found = await context_of(request).webhooks.all(request.state.tenant)
     return responses.json_response(WebhookList(webhooks=tuple(map(_view, found))))
 
 
@@ -53,7 +53,7 @@ async def listed(request: Request) -> Response:
 )
 async def delete(request: Request, webhook_id: str) -> Response:
     """Remove a webhook; messages that wait for it are dropped."""
-    await context_of(request).ledger.webhooks.remove(request.state.tenant, webhook_id)
+    await context_of(request).webhooks.remove(request.state.tenant, webhook_id)
     return Response(status_code=204)
 
 
@@ -65,7 +65,7 @@ async def delete(request: Request, webhook_id: str) -> Response:
 )
 async def rotate(request: Request, webhook_id: str) -> Response:
     """Replace a webhook's secret; for a day messages are signed with the old one as well."""
-    hook = await context_of(request).ledger.webhooks.rotate(request.state.tenant, webhook_id)
+    hook = await context_of(request).webhooks.rotate(request.state.tenant, webhook_id)
     return responses.json_response(_view(hook, secret=True))
 
 
@@ -77,7 +77,7 @@ async def rotate(request: Request, webhook_id: str) -> Response:
 )
 async def replay(request: Request, webhook_id: str) -> Response:
     """Send failed messages again; they keep their ids."""
-    count = await context_of(request).ledger.webhooks.replay(request.state.tenant, webhook_id)
+    count = await context_of(request).webhooks.replay(request.state.tenant, webhook_id)
     return responses.json_response(WebhookReplayed(messages=count))
 
 

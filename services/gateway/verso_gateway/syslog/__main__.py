@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
 from verso_core.result_files import ResultFiles
-from verso_gateway.context import CollectionsCache, DiskRoom, WorkersCache
+from verso_gateway.context import DEFAULT, CollectionsCache, DiskRoom, WorkersCache
 from verso_gateway.feed.acceptance import Acceptance
 from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.job_service import JobService
@@ -26,7 +26,7 @@ from verso_gateway.syslog.intake import Intake
 from verso_gateway.syslog.server import Datagrams, Streams
 from verso_gateway.syslog.settings import SyslogSettings
 from verso_gateway.wakeup import WakeupSender
-from verso_ledger import AsyncLedger, Limits
+from verso_ledger import Ledgers, Limits
 
 _log = logging.getLogger("verso.syslog")
 
@@ -40,9 +40,11 @@ async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ledger = AsyncLedger.from_url(settings.redis_url, replicas=settings.ledger_replicas)
+    ledgers = Ledgers.connect(
+        settings.ledger_addresses, replicas=settings.ledger_replicas, at_home=[DEFAULT]
+    )
     wakeups = WakeupSender(settings.broker_url, metrics=metrics)
-    intake = _intake(settings, ledger, wakeups, metrics=metrics, closing=stop)
+    intake = _intake(settings, ledgers, wakeups, metrics=metrics, closing=stop)
     streams = Streams(intake.take, metrics=metrics)
     host = settings.syslog_host
     if settings.syslog_port:
@@ -63,13 +65,13 @@ async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
     await streams.close(grace_s=settings.shutdown_grace_s)
     taking.cancel()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(ledger.close(), 2.0)
+        await asyncio.wait_for(ledgers.close(), 2.0)
     await asyncio.to_thread(wakeups.close)
 
 
 def _intake(
     settings: SyslogSettings,
-    ledger: AsyncLedger,
+    ledgers: Ledgers,
     wakeups: WakeupSender,
     *,
     metrics: Metrics,
@@ -77,7 +79,7 @@ def _intake(
 ) -> Intake:
     # as in `app`: each process puts its own parts together, from settings of one kind
     job_service = JobService(
-        ledger,
+        ledgers,
         wakeups,
         files=ResultFiles(settings.results),
         metrics=metrics,
@@ -91,7 +93,7 @@ def _intake(
         closing=closing,
     )
     acceptance = Acceptance(
-        ledger,
+        ledgers,
         job_service,
         metrics=metrics,
         gather_s=settings.feed_gather_ms / 1000,
@@ -100,8 +102,8 @@ def _intake(
     )
     return Intake(
         acceptance,
-        collections=CollectionsCache(ledger),
-        room=DiskRoom(WorkersCache(ledger)),
+        collections=CollectionsCache(ledgers),
+        room=DiskRoom(WorkersCache(ledgers)),
         maker=CollectionMaker(job_service),
         routing=settings.routing,
         metrics=metrics,

@@ -23,6 +23,7 @@ from verso_gateway.bodies import reading
 from verso_gateway.events import cancel_soon
 from verso_gateway.metrics import Metrics
 from verso_gateway.tail.lines import OpenedSlice, Part, Wanted, part_of
+from verso_ledger import Ledgers
 from verso_ledger.events.arrivals import Arrival, Arrivals
 from verso_ledger.events.job_events import JobWaiter
 
@@ -37,8 +38,8 @@ _POSITION_S = 15.0
 class SliceCache:
     """Slices that tails of a gateway read lately, each read once for all of them."""
 
-    def __init__(self, arrivals: Arrivals, *, most_bytes: int = _CACHE_BYTES) -> None:
-        self._arrivals = arrivals
+    def __init__(self, ledgers: Ledgers, *, most_bytes: int = _CACHE_BYTES) -> None:
+        self._ledgers = ledgers
         self._most_bytes = most_bytes
         self._size = 0
         self._opened: OrderedDict[str, OpenedSlice] = OrderedDict()
@@ -60,7 +61,8 @@ class SliceCache:
         return await asyncio.shield(self._coming[slice_id])
 
     async def _read(self, slice_id: str) -> OpenedSlice | None:
-        payload = await self._arrivals.payload(slice_id)
+        job_id = slice_id.rpartition(".")[0]
+        payload = await self._ledgers.of_job(job_id).arrivals.payload(slice_id)
         if payload is None:
             return None
         opened = await reading.off_loop(len(payload), partial(OpenedSlice.read, payload))
@@ -76,22 +78,24 @@ class Tails:
     """The tails of a gateway, up to a limit.
 
     Args:
-        arrivals: lists accepted slices.
+        ledgers: list accepted slices.
         metrics: counts tails and their lines.
         limit: tails open at once.
     """
 
-    def __init__(self, arrivals: Arrivals, *, metrics: Metrics, limit: int) -> None:
-        self.arrivals = arrivals
-        self.cache = SliceCache(arrivals)
+    def __init__(self, ledgers: Ledgers, *, metrics: Metrics, limit: int) -> None:
+        self.cache = SliceCache(ledgers)
         self.metrics = metrics
         self._limit = limit
         self._open = 0
 
-    def tail(self, place: TailPlace, wanted: Wanted, *, unknown: bool = False) -> Tail:
+    def tail(
+        self, arrivals: Arrivals, place: TailPlace, wanted: Wanted, *, unknown: bool = False
+    ) -> Tail:
         """Return the tail of one more reader.
 
         Args:
+            arrivals: of the collection's ledger.
             place: the first line that is looked at.
             wanted: which lines become events.
             unknown: whether the place to go on from was not known.
@@ -102,7 +106,7 @@ class Tails:
         if self._open >= self._limit:
             detail = f"expected <= {self._limit} open tails, VERSO_TAIL_LIMIT"
             raise QueueFull(detail, retry_after_s=_AGAIN_S)
-        return Tail(self, place, wanted, unknown=unknown)
+        return Tail(self, arrivals, place, wanted, unknown=unknown)
 
     @contextmanager
     def count(self) -> Iterator[None]:
@@ -118,9 +122,11 @@ class Tails:
 class Tail:
     """The events of one reader; see :meth:`Tails.tail`."""
 
-    def __init__(self, tails: Tails, place: TailPlace, wanted: Wanted, *, unknown: bool) -> None:
+    def __init__(
+        self, tails: Tails, arrivals: Arrivals, place: TailPlace, wanted: Wanted, *, unknown: bool
+    ) -> None:
         self._tails = tails
-        self._arrivals = tails.arrivals
+        self._arrivals = arrivals
         self._cache = tails.cache
         self._metrics = tails.metrics
         self._uid = place.uid

@@ -23,6 +23,8 @@ from verso_gateway.settings import Settings
 class Stuck:
     """A ledger of which a step never ends, the first or none."""
 
+    name = "home"
+
     def __init__(self, *, stuck: bool = True) -> None:
         self._stuck = stuck
 
@@ -34,6 +36,15 @@ class Stuck:
 
     async def known_identities(self, *_: object, **__: object) -> Sequence[int]:
         return []
+
+
+class Only:
+    """The ledgers of a platform that has one."""
+
+    several = False
+
+    def __init__(self, ledger: Stuck) -> None:
+        self.home = ledger
 
 
 class Jobs:
@@ -49,7 +60,7 @@ def batch() -> Batch:
 
 def test_a_step_that_never_ends_fails_its_requests_and_no_others() -> None:
     async def run() -> None:
-        ledger: Any = Stuck()
+        ledger: Any = Only(Stuck())
         jobs: Any = Jobs()
         acceptance = Acceptance(
             ledger,
@@ -89,7 +100,7 @@ def test_an_answered_request_ends_none_that_waits_with_it() -> None:
     """They share the error of one step, which goes on for those that may wait longer."""
 
     async def run() -> None:
-        ledger: Any = Stuck(stuck=False)
+        ledger: Any = Only(Stuck(stuck=False))
         jobs: Any = Full()
         acceptance = Acceptance(
             ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60

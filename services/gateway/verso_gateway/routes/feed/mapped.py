@@ -119,7 +119,7 @@ async def _job(
     request: Request, name: str, streams: Collection[StreamLines], source: SourcePart | None
 ) -> NewJob:
     """Return the job that stores streams, each at a place that the ledger has reserved."""
-    ledger = context_of(request).ledger
+    ledger = await context_of(request).ledgers.of_collection(name)
     places = await asyncio.gather(
         *(ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
     )
@@ -128,7 +128,7 @@ async def _job(
         for stream, place in zip(streams, places, strict=True)
         for spec in slices_of(name, stream, place)
     ]
-    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK, collection=name)
     if source is None:
         return job
     return replace(job, moved=source.moved(job.tenant, places[0].uid))

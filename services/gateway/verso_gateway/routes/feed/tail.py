@@ -83,10 +83,11 @@ async def tail(
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {asked.collection!a}")
     context = context_of(request)
-    arrivals = context.ledger.arrivals
+    arrivals = (await context.ledgers.of_collection(asked.collection)).arrivals
     uid = await arrivals.uid(asked.collection)
     place, unknown = await _place(arrivals, uid, asked.start, last_event_id or after)
-    stream = context.tails.tail(place, Wanted.of(asked.filter, asked.contains), unknown=unknown)
+    wanted = Wanted.of(asked.filter, asked.contains)
+    stream = context.tails.tail(arrivals, place, wanted, unknown=unknown)
 
     async def events() -> AsyncIterator[bytes]:
         until = (

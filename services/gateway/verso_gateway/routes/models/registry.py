@@ -13,6 +13,7 @@ from verso_core.jobs.registry import ModelsParams, RegistryResult, RegistryState
 from verso_gateway import openapi, responses
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
+from verso_ledger.ledgers import merging
 
 router = APIRouter(tags=["models"])
 
@@ -62,7 +63,7 @@ async def _change(
     job = responses.job_of_one(request, Kind.MODELS, params, NoItem())
     if change != "show":
         job = await responses.repeatable(request, job)
-    serving = await context_of(request).ledger.serving()
+    serving = await merging.serving(context_of(request).ledgers)
     found: RegistryResult = responses.sole(await responses.finish(request, job))
     workers = tuple({"worker": name, **state} for name, state in serving.items())
     return responses.json_response(RegistryState(**dict(found), workers=workers))

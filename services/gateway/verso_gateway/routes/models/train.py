@@ -96,7 +96,7 @@ async def _trainer(request: Request) -> None:
     Raises:
         TrainerUnavailable: no trainer has sent a heartbeat lately.
     """
-    health = await context_of(request).ledger.health()
+    health = await context_of(request).ledgers.home.health()
     age_s = health.trainer_beat_age_s
     if age_s is None or age_s > ALIVE_S:
         seen = "none was ever seen" if age_s is None else f"the last was seen {age_s:.0f} s ago"

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from verso_core.jobs.scrub import ScrubState
 from verso_gateway import openapi, responses, views
 from verso_gateway.context import context_of
+from verso_ledger import AsyncLedger
 
 router = APIRouter(tags=["scrub"])
 
@@ -32,12 +33,15 @@ async def describe(request: Request) -> Response:
 )
 async def ask(request: Request) -> Response:
     """Ask for a pass: it begins at once, or when the one under way has ended."""
-    await context_of(request).ledger.scrub_request()
+    await context_of(request).ledgers.each(lambda one: one.scrub_request())
     return await _state(request, status=202)
 
 
 async def _state(request: Request, *, status: int) -> Response:
-    ledger = context_of(request).ledger
-    state = await ledger.scrub()
-    content = views.scrub(state, await ledger.collections())
+    found = await context_of(request).ledgers.each(_described)
+    content = views.scrub_of_all(list(found.values()))
     return responses.json_response(content, status=status)
+
+
+async def _described(ledger: AsyncLedger) -> ScrubState:
+    return views.scrub(await ledger.scrub(), await ledger.collections())

@@ -15,6 +15,7 @@ from verso_gateway import openapi, responses
 from verso_gateway.context import context_of
 from verso_gateway.routes.health import readiness
 from verso_ledger import Backlog, Depth
+from verso_ledger.ledgers import merging
 
 router = APIRouter(tags=["health"])
 
@@ -31,9 +32,10 @@ async def describe(request: Request) -> Response:
     It answers also while the platform is not ready, and then says why.
     """
     context = context_of(request)
-    ledger = context.ledger
-    health = await ledger.health()
-    depths, backlog = await ledger.depths(), await ledger.backlog()
+    ledgers = context.ledgers
+    health = await merging.health(ledgers)
+    depths, backlog = await merging.depths(ledgers), await merging.backlog(ledgers)
+    serving = await merging.serving(ledgers)
     reason = None
     try:
         readiness(context, health)
@@ -52,7 +54,8 @@ async def describe(request: Request) -> Response:
                 state: backlog.totals.get(f"scrub:{state}", 0)
                 for state in ("sound", "repaired", "damaged")
             },
-            workers=tuple(_worker(name, own) for name, own in (await ledger.serving()).items()),
+            workers=tuple(_worker(name, own) for name, own in serving.items()),
+            **({"ledgers_away": ledgers.away} if ledgers.several else {}),
         )
     )
 

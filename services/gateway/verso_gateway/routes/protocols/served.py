@@ -185,7 +185,7 @@ async def finished(request: Request, kind: Kind, slices: list[SliceSpec], *, que
         NotReady: it did not end in time.
         VersoError: the job was not accepted, or failed.
     """
-    job = responses.job_of(request, kind, slices, queue=queue)
+    job = responses.job_of(request, kind, slices, queue=queue, collection=None)
     job = await responses.repeatable(request, job)
     longest_s = context_of(request).settings.wait_max_s
     return await responses.finish(request, job, wait_default_s=longest_s)

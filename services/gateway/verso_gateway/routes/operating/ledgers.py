@@ -1,0 +1,74 @@
+"""``/v1/ledgers``: the ledgers of the platform, and which of them get no new collection."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.errors import NotFound
+from verso_core.jobs.job import LedgerChange, LedgerList, LedgerView
+from verso_gateway import openapi, responses
+from verso_gateway.bodies import reading
+from verso_gateway.context import Context, context_of
+from verso_ledger import AsyncLedger, Server
+
+router = APIRouter(tags=["health"])
+
+
+@router.get(
+    "/v1/ledgers",
+    name="ledgers",
+    operation_id="listLedgers",
+    responses=openapi.responses(LedgerList),
+)
+async def listed(request: Request) -> Response:
+    """List the ledgers, the home ledger first: what each holds, and whether it answers."""
+    return responses.json_response(await _described(context_of(request)))
+
+
+@router.patch(
+    "/v1/ledgers/{name}",
+    name="ledger_change",
+    operation_id="changeLedger",
+    responses=openapi.responses(LedgerList),
+    openapi_extra=openapi.body(LedgerChange),
+)
+async def change(request: Request, name: str) -> Response:
+    """Make no new collection on a ledger from now on, or make them there again.
+
+    What it has stays there and is served. Collections whose name was placed there before are made
+    there again.
+    """
+    context = context_of(request)
+    if name not in {one.name for one in context.ledgers.all}:
+        raise NotFound(f"no ledger {name!a}")
+    checked = await reading.read(request, LedgerChange)
+    request.state.target = name  # for the audit log
+    await context.ledgers.home.placements.drain(name, drained=checked.draining)
+    return responses.json_response(await _described(context))
+
+
+async def _described(context: Context) -> LedgerList:
+    ledgers = context.ledgers
+    servers = await ledgers.servers()
+    held = await ledgers.counts()
+    draining = await ledgers.home.placements.drained()
+    return LedgerList(
+        ledgers=tuple(
+            _view(one, servers.get(one.name), held=held, draining=one.name in draining)
+            for one in ledgers.all
+        )
+    )
+
+
+def _view(
+    ledger: AsyncLedger, server: Server | None, *, held: dict[str, int], draining: bool
+) -> LedgerView:
+    return LedgerView(
+        name=ledger.name,
+        answers=server is not None,
+        draining=draining,
+        collections=held.get(ledger.name, 0),
+        bytes_memory=None if server is None else server.memory_bytes,
+        bytes_memory_limit=None if server is None else server.memory_limit_bytes,
+    )
