@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -43,6 +44,11 @@ class LedgerCollector(Collector):
         self._ledger = ledger
         self._server = server
 
+    @property
+    def ledger(self) -> str:
+        """Name of the ledger."""
+        return self._ledger.name
+
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering the collector does not read the ledger."""
         return []
@@ -67,6 +73,39 @@ class LedgerCollector(Collector):
         for name, meaning, value in chain.from_iterable(gauges):
             if value is not None:
                 yield GaugeMetricFamily(name, meaning, value=value)
+
+
+class LedgersCollector(Collector):
+    """The metrics of several ledgers, each with the name of its ledger as the label ``ledger``."""
+
+    def __init__(self, collectors: Sequence[LedgerCollector]) -> None:
+        self._collectors = collectors
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering the collector does not read the ledgers."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the ledgers side by side: one that does not answer holds up no other."""
+        merged: dict[str, Metric] = {}
+        with ThreadPoolExecutor(len(self._collectors)) as readers:
+            for own in readers.map(_named, self._collectors):
+                for metric in own:
+                    known = merged.setdefault(metric.name, metric)
+                    if known is not metric:
+                        known.samples += metric.samples
+        yield from merged.values()
+
+
+def _named(collector: LedgerCollector) -> list[Metric]:
+    """Return the metrics of a ledger, each sample with its name."""
+    found = list(collector.collect())
+    for metric in found:
+        metric.samples = [
+            one._replace(labels={"ledger": collector.ledger, **one.labels})
+            for one in metric.samples
+        ]
+    return found
 
 
 def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:

@@ -29,6 +29,7 @@ from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import Valkey, find_program, free_port
 from verso_worker.jobs.ledger_watch import describe
+from verso_worker.settings import WorkerSettings
 from verso_worker.stores.backup import COPY_TIMEOUT_S, take
 from verso_worker.stores.edge.client import EdgeVectors
 
@@ -55,7 +56,8 @@ def save(data: Path, target: Path) -> Backup:
     url = Valkey(find_program(), folder.valkey, port=port, password=folder.secret()).url(0)
     socket = folder.run_folder() / "vectors.sock"
     with closing(EdgeVectors(socket, timeout_s=COPY_TIMEOUT_S)) as vectors:
-        return take(target, redis_url=url, vectors=vectors, data=folder.root)
+        others = WorkerSettings(redis_url=url).ledger_addresses[1:]
+        return take(target, redis_url=url, vectors=vectors, data=folder.root, others=others)
 
 
 def restore(source: Path, data: Path) -> Backup:
@@ -66,6 +68,8 @@ def restore(source: Path, data: Path) -> Backup:
         Unavailable: its Valkey does not start.
     """
     made = backup.check(source)
+    if any(source.glob("ledger-*.rdb")):
+        raise BackupInvalid("expected a backup of one ledger: restore several as on many machines")
     data = data.resolve()
     if data.exists() and any(data.iterdir()):
         raise BackupInvalid(f"expected a new data folder, but {data} exists")

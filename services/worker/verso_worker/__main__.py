@@ -10,54 +10,35 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
-from redis import Redis
 
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import ArtifactInvalid, VersoError
 from verso_core.interpreter import freeze_loaded, share_interpreter, yield_cores
 from verso_core.jobs import Queue
-from verso_core.jobs.collections import CollectionParams
-from verso_core.result_files import ResultFiles
-from verso_ledger import Ledger, WorkSubscriber, await_ledger
-from verso_ledger.connection import connect
 from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
-from verso_worker.jobs.executor import Executor
-from verso_worker.jobs.leases import LeaseRenewer
-from verso_worker.jobs.ledger_watch import HighWaterMark
+from verso_worker.jobs.sources import Connected, Ledgers
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.models.canary import ArtifactCanary
-from verso_worker.models.comparison import Comparisons, Margins
 from verso_worker.models.file_scrub import FileScrub
-from verso_worker.models.fitter import FitProcess
-from verso_worker.models.heads import HeadStore
-from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.models.tables import TableCache
-from verso_worker.records.cache import Cache
 from verso_worker.resource_metrics import ResourceMetrics
-from verso_worker.rules.models import ModelOperations
-from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
-from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Vectors
+from verso_worker.served import Pipelines, Served
 from verso_worker.settings import WorkerSettings
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 from verso_worker.stores.qdrant.replication import ReplicationReport, ReplicationWatch
 
@@ -68,20 +49,6 @@ _LISTENED = (Queue.INTERACTIVE, Queue.BULK)
 _log = logging.getLogger("verso_worker")
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """What this worker serves, and what changes it.
-
-    comparisons: of canaries with the stable versions.
-    watcher: follows the registry.
-    """
-
-    artifacts: ArtifactStore
-    heads: HeadStore
-    comparisons: Comparisons
-    watcher: RegistryWatcher
-
-
 @contextmanager
 def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
     """Start everything that a worker needs, yield its dispatcher, and stop it in reverse order."""
@@ -89,49 +56,26 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
     owner = f"{settings.worker_name}-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         run = _run_folder(settings, stack)
-        client = connect(settings.redis_url)
-        ledger = _ledger(settings, client, stack)
-        artifacts = _artifacts(settings, run, stack, ledger)
+        ledgers = _ledgers(settings, stack)
+        artifacts = _artifacts(settings, run, stack, ledgers)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
         report = ReplicationReport()
-        publish = partial(_publish, settings, ledger, owner, report)
-        served = _served(settings, artifacts, ledger=ledger, metrics=metrics, publish=publish)
+        served = Served.of(settings, artifacts, ledgers, metrics, owner=owner, report=report)
         with ThreadPoolExecutor(1) as other:  # the two kinds of child processes start side by side
             opened = other.submit(served.watcher.open)
             vectors = stack.enter_context(_vectors(settings, run, report))
             opened.result()
-        make = _pipelines(settings, served, vectors=vectors, ledger=ledger, metrics=metrics)
-        pipeline = make(artifacts)
-        pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
-        pipeline.ensure_indexes()
-        pipeline.prepare_logs()
-        leases = _leases(settings, ledger, stack, owner=owner)
         _follow_registry(served, stack)
-        executor = Executor(
-            ledger,
-            pipeline,
-            leases,
-            metrics,
-            verify_delay_s=settings.verify_delay_s,
-            raw_text_retention_s=settings.raw_text_retention_s,
-            results=ResultFiles(
-                settings.results,
-                inline_bytes=settings.result_inline_bytes,
-                floor_bytes=settings.free_floor_mib << 20,
-            ),
-            canary=_canary(served, metrics, make=make),
-        )
-        subscribers = {queue: WorkSubscriber(client, queue) for queue in _LISTENED}
         dispatcher = Dispatcher(
-            ledger,
-            executor,
-            leases,
-            slots=_slots(settings),
-            kept=_KEPT,
-            subscribers=subscribers,
-            idle_listen_s=settings.idle_listen_s,
+            [], slots=_slots(settings), kept=_KEPT, idle_listen_s=settings.idle_listen_s
         )
+        pipelines = Pipelines.of(served, vectors)
+
+        def add(one: Connected) -> None:
+            dispatcher.add(pipelines.source(one, stack, queues=_LISTENED))
+
+        ledgers.add(add)
         if settings.metrics_port:
             resources = ResourceMetrics(
                 dispatcher, artifacts, data=settings.data, floor_mib=settings.free_floor_mib
@@ -140,68 +84,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         yield dispatcher
 
 
-def _served(
-    settings: WorkerSettings,
-    artifacts: ArtifactStore,
-    *,
-    ledger: Ledger,
-    metrics: Metrics,
-    publish: Callable[[dict[str, Any]], None],
-) -> _Served:
-    """Return the artifacts and heads of the models folder; nothing is loaded yet."""
-    comparisons = Comparisons(
-        ledger.trials,
-        margins=Margins(
-            differ=settings.canary_differ,
-            score=settings.canary_score_worse,
-            slower=settings.canary_slower,
-            false_alarm=settings.canary_false_alarm,
-        ),
-        share=settings.canary_paired_share,
-        on_pair=metrics.canary_pair,
-        on_worse=metrics.canary_worse,
-    )
-    heads = HeadStore(
-        settings.models, artifacts, comparisons=comparisons, on_compared=metrics.compared
-    )
-    watcher = RegistryWatcher(
-        settings.models,
-        artifacts,
-        metrics,
-        publish=publish,
-        heads=heads,
-        comparisons=comparisons,
-    )
-    return _Served(artifacts, heads, comparisons, watcher)
-
-
-def _pipelines(
-    settings: WorkerSettings,
-    served: _Served,
-    *,
-    vectors: Vectors,
-    ledger: Ledger,
-    metrics: Metrics,
-) -> Callable[[Models], Pipeline]:
-    """Return what makes the pipeline of some models; all pipelines share stores and caches."""
-    return partial(
-        Pipeline,
-        vectors=vectors,
-        documents=ledger.documents,
-        logs=ledger.logs,
-        migrations=ledger.migrations,
-        lexicon=Bm25(),
-        registry=ModelOperations(settings.models, served.comparisons.described),
-        heads=served.heads,
-        feedback=ledger.feedback,
-        tables=ledger.generations,
-        fitter=FitProcess(served.artifacts.folder),
-        cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
-        coded=Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache),
-    )
-
-
-def _follow_registry(served: _Served, stack: ExitStack) -> None:
+def _follow_registry(served: Served, stack: ExitStack) -> None:
     """Serve what the registry names from now on, and check the codecs in the background."""
     served.watcher.step()
     served.watcher.start()
@@ -211,21 +94,6 @@ def _follow_registry(served: _Served, stack: ExitStack) -> None:
     threading.Thread(
         target=_end_unless_passed, args=(served.artifacts,), name="golden", daemon=True
     ).start()
-
-
-def _canary(
-    served: _Served, metrics: Metrics, *, make: Callable[[Models], Pipeline]
-) -> ArtifactCanary:
-    watcher = served.watcher
-    return ArtifactCanary(
-        served.artifacts,
-        metrics,
-        make=make,
-        withdraw=watcher.withdraw,
-        comparisons=served.comparisons,
-        trial=watcher.trial,
-        on_tried=watcher.tried,
-    )
 
 
 def _slots(settings: WorkerSettings) -> dict[Queue, int]:
@@ -238,22 +106,6 @@ def _slots(settings: WorkerSettings) -> dict[Queue, int]:
     }
 
 
-def _publish(
-    settings: WorkerSettings,
-    ledger: Ledger,
-    owner: str,
-    report: ReplicationReport,
-    state: dict[str, Any],
-) -> None:
-    """Record what this worker serves, and whether its store has room and replicas for vectors."""
-    usage, floor = shutil.disk_usage(settings.data), settings.free_floor_mib << 20
-    own_vectors = settings.qdrant_url is None
-    full = own_vectors and usage.free < floor
-    disk = {"bytes_free": usage.free, "bytes_total": usage.total, "bytes_floor": floor}
-    own = {"disk_full": full, "disk": disk, "replication": report.lines}
-    ledger.liveness.note_serving(owner, state | own)
-
-
 def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
     made = tempfile.TemporaryDirectory
     run = settings.run or Path(stack.enter_context(made(prefix="verso-")))
@@ -262,7 +114,7 @@ def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
 
 
 def _artifacts(
-    settings: WorkerSettings, run: Path, stack: ExitStack, ledger: Ledger
+    settings: WorkerSettings, run: Path, stack: ExitStack, ledgers: Ledgers
 ) -> ArtifactStore:
     artifacts = ArtifactStore(
         settings.data / "artifacts",
@@ -270,34 +122,29 @@ def _artifacts(
         threads=settings.threads,
         device=settings.device,
         precision=settings.encoder_precision,
-        tables=TableCache(ledger.generations.tables, limit_bytes=settings.fitted_tables_mib << 20),
+        tables=TableCache(ledgers.tables, limit_bytes=settings.fitted_tables_mib << 20),
     )
     stack.callback(artifacts.close)
     return artifacts
 
 
-def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
-    """Connect to the ledger once it answers, and check that it is not older than its mark."""
-    ledger = Ledger(client, replicas=settings.ledger_replicas)
-    stack.callback(ledger.close)
-    await_ledger(client, threading.Event())  # a signal ends the process before it has started
-    watch = HighWaterMark(settings.data, ledger.epoch, on_unclean_end=ledger.scrub.request_recent)
-    watch.check()
-    watch.start()
-    stack.callback(watch.stop)
-    return ledger
-
-
-def _leases(
-    settings: WorkerSettings, ledger: Ledger, stack: ExitStack, *, owner: str
-) -> LeaseRenewer:
-    leases = LeaseRenewer(
-        ledger, owner=owner, lease_s=settings.lease_s, heartbeat_file=settings.heartbeat_file
+def _ledgers(settings: WorkerSettings, stack: ExitStack) -> Ledgers:
+    """Connect to the ledgers, and wait until one answers that is not older than its mark."""
+    addresses = settings.ledger_addresses
+    ledgers = Ledgers(
+        [
+            Connected(
+                address,
+                folder=settings.data,
+                replicas=settings.ledger_replicas,
+                several=len(addresses) > 1,
+            )
+            for address in addresses
+        ]
     )
-    leases.beat()
-    leases.start()
-    stack.callback(leases.stop)
-    return leases
+    stack.callback(ledgers.close)
+    ledgers.await_first()  # a signal ends the process before it has started
+    return ledgers
 
 
 def _scrub_files(settings: WorkerSettings, metrics: Metrics, stack: ExitStack) -> None:

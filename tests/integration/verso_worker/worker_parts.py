@@ -18,6 +18,7 @@ from verso_ledger import Ledger, NewJob, WorkSubscriber
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
+from verso_worker.jobs.sources import Source
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
@@ -98,11 +99,8 @@ class Bench:
             canary=canary,
         )
         self.dispatcher = Dispatcher(
-            ledger,
-            executor,
-            leases,
+            [Source(ledger, executor, leases, self.subscribers)],
             slots=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB, Queue.FIT), 1),
-            subscribers=self.subscribers,
             idle_listen_s=20.0,
         )
 

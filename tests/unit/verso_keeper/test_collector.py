@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Precision, Queue, TextPolicy
-from verso_keeper.collector import LedgerCollector
+from verso_keeper.collector import LedgerCollector, LedgersCollector
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
 SERVER = Server(append_ok=False, memory_bytes=100, memory_limit_bytes=400, clients=5)
@@ -110,3 +110,21 @@ def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
 def test_a_ledger_that_is_away_fails_no_scrape_and_shows_no_old_counts() -> None:
     page = _scrape(FakeLedger(away=True))
     assert re.findall(r"^verso_\S+.*$", page, re.MULTILINE) == ["verso_ledger_up 0.0"]
+
+
+def test_the_metrics_of_several_ledgers_say_whose_they_are() -> None:
+    registry = CollectorRegistry()
+    names = ("documents", "liveness", "maintenance", "scrub")
+    home, away = (
+        LedgerCollector(
+            cast("Ledger", SimpleNamespace(name=name, **dict.fromkeys(names, ledger))),
+            server=lambda: SERVER,
+        )
+        for name, ledger in (("home", FakeLedger()), ("b", FakeLedger(away=True)))
+    )
+    registry.register(LedgersCollector([home, away]))
+    page = generate_latest(registry).decode()
+    assert 'verso_ledger_up{ledger="home"} 1.0' in page
+    assert 'verso_ledger_up{ledger="b"} 0.0' in page
+    assert 'verso_queue_slices{ledger="home",queue="scrub",status="delayed"} 2.0' in page
+    assert page.count("# TYPE verso_ledger_up gauge") == 1

@@ -21,6 +21,7 @@ from verso_core.errors import LedgerUnavailable, VersoError
 from verso_core.jobs import Queue
 from verso_ledger import Ledger, WorkSubscriber
 from verso_ledger.connection import connect
+from verso_ledger.ledgers.index import LedgerIndex
 from verso_training.service.metrics import Metrics
 from verso_training.service.settings import TrainerSettings
 from verso_training.service.trainer import Trainer
@@ -37,6 +38,9 @@ def main() -> int:
     stopping = threading.Event()
     client = connect(settings.redis_url)
     ledger = Ledger(client, replicas=settings.ledger_replicas)
+    others = {
+        one.name: Ledger.from_url(one.url, name=one.name) for one in settings.ledger_addresses[1:]
+    }
     owner = f"{settings.trainer_name}-{uuid.uuid4().hex[:8]}"
     registry = CollectorRegistry()
     trainer = Trainer(
@@ -48,6 +52,7 @@ def main() -> int:
         lease_s=settings.lease_s,
         threads=settings.threads,
         heartbeat_file=settings.heartbeat_file,
+        index=LedgerIndex({ledger.name: ledger} | others),
     )
 
     def stop(*_: object) -> None:
@@ -63,7 +68,8 @@ def main() -> int:
         ledger.liveness.forget_trainer(owner)
     except VersoError as error:
         _log.warning("trainer not removed from the ledger: %s", error.detail)
-    ledger.close()
+    for one in (ledger, *others.values()):
+        one.close()
     _log.info("trainer stopped")
     return 0
 

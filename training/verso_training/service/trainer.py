@@ -44,6 +44,7 @@ from verso_core.jobs.train import Trained, TrainItem, TrainParams
 from verso_core.manifest import MANIFEST_NAME, Manifest
 from verso_core.registry import Channel
 from verso_ledger import Commit, Lease, Ledger
+from verso_ledger.ledgers.index import LedgerIndex
 from verso_training.service import process, row_export
 from verso_training.service.metrics import Metrics
 from verso_training.service.process import RESULT_NAME, Stopped
@@ -68,6 +69,7 @@ class Trainer:
         lease_s: Length of a lease, seconds.
         threads: Cores that a training may use.
         heartbeat_file: Touched at every heartbeat that reached the ledger, also during a training.
+        index: Finds the ledger of a collection; None where there is one ledger.
     """
 
     ledger: Ledger
@@ -79,6 +81,7 @@ class Trainer:
     lease_s: float
     threads: int
     heartbeat_file: Path | None = None
+    index: LedgerIndex | None = None
     _closing: threading.Event = field(default_factory=threading.Event, init=False)
 
     def close(self) -> None:
@@ -195,7 +198,8 @@ class Trainer:
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
         name = str(source.collection)
-        collection = self.ledger.documents.collections().get(name)
+        holder = self.ledger if self.index is None else self.index.ledger_of_collection(name)
+        collection = holder.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
@@ -206,7 +210,7 @@ class Trainer:
             )
         self.ledger.leases.report_progress(lease, {"stage": "rows", "share": 0.0})
         found = row_export.fetch(
-            self.ledger.jobs,
+            holder.jobs,
             collection,
             name=name,
             label_key=str(source.label_key),

@@ -33,12 +33,19 @@ from pathlib import Path
 
 from verso_core import files, telemetry
 from verso_core.errors import LedgerUnavailable, VersoError
+from verso_core.settings import HOME_LEDGER
 from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 
 MARK_NAME = "ledger-mark.json"
 RECENT_S = 3600.0
 """How much of the time before an unclean end is scrubbed, seconds."""
+
+
+def mark_name(ledger: str) -> str:
+    """Return the name of the file that holds the mark of a ledger."""
+    return MARK_NAME if ledger == HOME_LEDGER else f"ledger-mark-{ledger}.json"
+
 
 _EVERY_S = 1.0
 _PAST_S = 300.0
@@ -73,6 +80,7 @@ class HighWaterMark:
     Args:
         folder: the worker's data folder.
         ledger: the ledger's epoch.
+        name: of the ledger; that of the home ledger is in no file name.
         on_unclean_end: called with the sequence number of an hour before the last run's unclean
             end.
         clock: Unix seconds.
@@ -83,10 +91,11 @@ class HighWaterMark:
         folder: Path,
         ledger: Epoch,
         *,
+        name: str = HOME_LEDGER,
         on_unclean_end: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path = folder / MARK_NAME
+        self._path = folder / mark_name(name)
         self._ledger = ledger
         self._on_unclean_end = on_unclean_end
         self._clock = clock
@@ -190,7 +199,7 @@ def describe(epoch: Epoch, *, accept: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Log the state of the ledger of this worker's settings; return 1 if it is read-only."""
+    """Log the state of each ledger of this worker's settings; return 1 if one is read-only."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given not in ([], ["--trust"]):
         print("usage: python -m verso_worker.jobs.ledger_watch [--trust]", file=sys.stderr)  # noqa: T201
@@ -198,9 +207,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = WorkerSettings()
     telemetry.configure("mark", level=settings.log_level)
     try:
-        with closing(Epoch.from_url(settings.redis_url)) as epoch:
-            _log.info(describe(epoch, accept=bool(given)))
-            return int(epoch.read_only() is not None)
+        behind = 0
+        for address in settings.ledger_addresses:
+            with closing(Epoch.from_url(address.url)) as epoch:
+                about = {"ledger": address.name}
+                _log.info(describe(epoch, accept=bool(given)), extra=about)
+                behind |= int(epoch.read_only() is not None)
+        return behind
     except VersoError as error:
         _log.error("ledger unavailable: %s", error.detail, extra={"code": error.code})
         return 1

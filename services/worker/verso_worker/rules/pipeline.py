@@ -28,6 +28,7 @@ from verso_worker.rules.kinds.documents import document_table
 from verso_worker.rules.kinds.heads import HeadJobs
 from verso_worker.rules.kinds.logs import log_table
 from verso_worker.rules.kinds.models import Embed, ModelKinds
+from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.migrate import Migrations
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.ports.models import FeedbackRows, Fitter, Heads, Models, Tables
@@ -62,6 +63,7 @@ class Pipeline:
         buckets: number of buckets of a new collection.
         cache: texts that were read lately; without it every read goes to the stores.
         coded: chunks that were ingested lately; without it every slice is encoded and coded.
+        kernels: those of the codec of lines, which several pipelines may share.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Pipeline:
         buckets: int = 4096,
         cache: Cache[bytes] | None = None,
         coded: Cache[Coded] | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
         self._documents = documents
         self._records = DocumentRules.of(
@@ -94,7 +97,9 @@ class Pipeline:
             cache=cache,
             coded=coded,
         )
-        self._lines = LogRules.of(models, documents, logs, lexicon=lexicon, records=self._records)
+        self._lines = LogRules.of(
+            models, documents, logs, lexicon=lexicon, records=self._records, kernels=kernels
+        )
         self._management = CollectionRules.of(
             models,
             vectors,

@@ -4,7 +4,8 @@ Run it beside a worker, with the worker's settings; on one machine ``verso backu
 same.
 
 1. The ledger is frozen: no point is removed and no collection deleted from here on.
-2. The ledger is copied as of one moment, over its own port.
+2. The ledger is copied as of one moment, over its own port. Where there are several, each is
+   frozen before the first is copied.
 3. The vectors are copied. A collection's writes wait while its files are copied, searches and reads
    continue.
 4. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed to its name.
@@ -21,13 +22,14 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verso_core import files, telemetry
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
+from verso_core.settings import LedgerAddress
 from verso_ledger.dump import dump
 from verso_ledger.epoch import Epoch
 from verso_worker.settings import WorkerSettings
@@ -46,14 +48,22 @@ COPY_TIMEOUT_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
-def take(target: Path, *, redis_url: str, vectors: VectorStore, data: Path) -> Backup:
+def take(
+    target: Path,
+    *,
+    redis_url: str,
+    vectors: VectorStore,
+    data: Path,
+    others: Sequence[LedgerAddress] = (),
+) -> Backup:
     """Take a backup.
 
     Args:
         target: folder to create; its parent must exist.
-        redis_url: the ledger.
+        redis_url: the home ledger.
         vectors: the vector store.
         data: the worker's data folder, with its artifacts.
+        others: the other ledgers of the platform.
 
     Raises:
         BackupInvalid: the target exists.
@@ -68,14 +78,22 @@ def take(target: Path, *, redis_url: str, vectors: VectorStore, data: Path) -> B
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     try:
-        with closing(Epoch.from_url(redis_url)) as epoch, _frozen(epoch) as freeze:
+        with ExitStack() as stack:
+            epoch = stack.enter_context(closing(Epoch.from_url(redis_url)))
+            freezes = [stack.enter_context(_frozen(epoch))]
+            for one in others:
+                other = stack.enter_context(closing(Epoch.from_url(one.url)))
+                freezes.append(stack.enter_context(_frozen(other)))
             known = epoch.current()
             dump(redis_url, draft / LEDGER_NAME)
+            for one in others:
+                dump(one.url, draft / f"ledger-{one.name}.rdb")
             (draft / VECTORS_NAME).mkdir()
             counts = {
                 name: vectors.copy(name, draft / VECTORS_NAME / name) for name in vectors.names()
             }
-            freeze.check()
+            for freeze in freezes:
+                freeze.check()
         for name in KEPT_NAMES:
             if (data / name).is_dir():
                 files.copy_tree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
@@ -175,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _take(target: Path, settings: WorkerSettings) -> int:
     with closing(_store(settings)) as vectors:
-        made = take(target, redis_url=settings.redis_url, vectors=vectors, data=settings.data)
+        home, *others = settings.ledger_addresses
+        made = take(target, redis_url=home.url, vectors=vectors, data=settings.data, others=others)
     return len(made.files)
 
 

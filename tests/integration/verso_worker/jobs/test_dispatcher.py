@@ -357,7 +357,7 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
     job = NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices)
     job_id = bench.ledger.jobs.accept(job).job_id
     [lease] = bench.ledger.leases.claim(Queue.BULK, owner="worker")
-    bench.dispatcher._leases.hold(lease)
+    bench.dispatcher._sources[0].leases.hold(lease)
     bench.dispatcher.close()
     assert bench.dispatcher.release_all() == 1
     assert bench.ledger.leases.commit(lease, b"late", ok=1, errors=0) is Commit.STALE

@@ -151,6 +151,7 @@ class LogRules:
         *,
         lexicon: Lexicon,
         records: DocumentRules,
+        kernels: Kernels | None,
     ) -> LogRules:
         """Compose the rules; ``records`` are those of what a log collection holds beside lines."""
         store = LogStore(logs)
@@ -161,7 +162,7 @@ class LogRules:
         query = LineQuery(store, reader, blocks, search)
         matching = records.matching
         return cls(
-            kernels=Kernels(),
+            kernels=kernels or Kernels(),
             management=management,
             ingest=LogIngest(models, store, records.reader, records.ingest, management),
             migration=LogMigration(store),
