@@ -1,0 +1,397 @@
+"""How many steps do one, two and four ledgers take, and what would a Valkey Cluster take?
+
+Each number of ledgers is so many real servers. The router places equal collections on them, and
+ingest jobs go through all their steps: accept, claim, commit, claim again, verified. The limit of a
+ledger is the one core that its server runs steps on; so the rate is all steps by the CPU seconds of
+the *busiest* server, which holds however few cores this machine has. Then the same
+
+- with collections of unequal sizes (Zipf), which whole collections cannot spread evenly;
+- on a Valkey Cluster of as many nodes, each partition's keys under a hash tag of its own.
+
+Limited by the servers' CPU; the disk's syncs take time that is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+import sheet
+
+from verso_core.jobs import (
+    Collection,
+    IngestItem,
+    IngestParams,
+    Kind,
+    Precision,
+    Queue,
+    TextPolicy,
+    cut,
+)
+from verso_core.record import Codec, Entry, Record
+from verso_core.settings import HOME_LEDGER, LedgerAddress
+from verso_ledger import DocumentWrite, Ledger, Ledgers, NewJob, keys, scripts
+from verso_standalone.valkey import find_program, free_port
+
+_FLAGS = {
+    "bind": "127.0.0.1",
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "maxmemory-policy": "noeviction",
+    "hash-max-listpack-entries": "128",
+    "hash-max-listpack-value": "1024",
+}
+_COLLECTIONS = 16
+_TEXTS = 16
+_TEXT = b"2026-11-21T12:00:00Z host sshd[4242]: session 17 opened for user u1\n"
+_SLOTS = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server, reached at ``url``."""
+
+    url: str
+    port: int
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that it has spent."""
+        with redis.Redis.from_url(self.url) as client:
+            info: Any = client.info("cpu")
+        return float(info["used_cpu_sys"]) + float(info["used_cpu_user"])
+
+
+@contextlib.contextmanager
+def servers(count: int, **more: str) -> Iterator[list[Server]]:
+    """Start so many servers on new folders, and end them."""
+    program = find_program()
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verso-bench-"))
+            port = free_port()
+            flags = _FLAGS | {"port": str(port), "dir": folder} | more
+            argv = [
+                str(program),
+                *(part for name, value in flags.items() for part in (f"--{name}", value)),
+            ]
+            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            found.append(Server(f"redis://127.0.0.1:{port}/0", port))
+        for server in found:
+            _await(server)
+        yield found
+
+
+def _await(server: Server) -> None:
+    end = time.monotonic() + 60
+    with redis.Redis.from_url(server.url) as client:
+        while time.monotonic() < end:
+            with contextlib.suppress(redis.RedisError):
+                client.ping()
+                return
+            time.sleep(0.05)
+    sys.exit("a server does not answer")
+
+
+def collection(name: str) -> Collection:
+    """Return the settings of a collection."""
+    return Collection(
+        name=name,
+        precision=Precision.INT8,
+        text_policy=TextPolicy.PATCH,
+        space="0123456789abcdef",
+        dim=384,
+        int8_scale=0.3,
+        artifacts=(),
+        buckets=256,
+        checksum_key="00ff",
+        created=datetime.now(UTC),
+    )
+
+
+def entry(seq: int) -> bytes:
+    """Return the entry of a text of a log line, of usual size."""
+    record = Record(Codec.NEURAL, 0, b"hashhash", b"sums", b"p" * 40)
+    return Entry(seq=seq, size_bytes=len(_TEXT), records=(record,)).pack()
+
+
+class Driver:
+    """Takes ingest jobs of one ledger through all their steps.
+
+    Args:
+        ledger: the ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.own: dict[str, str] = {}
+        self.steps = 0
+
+    def make(self, name: str) -> None:
+        """Create a collection."""
+        self.own[name] = self.ledger.documents.collection_put(collection(name)).name
+
+    def run(self, name: str, number: int) -> None:
+        """Run one job: it is accepted, claimed, committed, claimed again, and verified."""
+        params = IngestParams(collection=name)
+        items = [IngestItem(f"d{number}-{n}", _TEXT) for n in range(_TEXTS)]
+        slices = list(cut(Kind.INGEST, params, items))
+        self.ledger.jobs.accept(NewJob(Kind.INGEST, Queue.BULK, slices))
+        [lease] = self._claimed(Queue.BULK)
+        own = self.own[name]
+        documents = [
+            DocumentWrite(own, f"d{number}-{n}", entry(lease.seq), None) for n in range(_TEXTS)
+        ]
+        self.ledger.leases.commit(
+            lease, b"r" * 200, ok=_TEXTS, errors=0, documents=documents, verify_delay_s=0.0
+        )
+        [lease] = self._claimed(Queue.SCRUB)
+        verified = [(own, f"d{number}-{n}", lease.seq) for n in range(_TEXTS)]
+        self.ledger.leases.commit_verified(
+            lease, verified, rewritten=[], raw_text_retention_s=0.0, verify_delay_s=0.0
+        )
+        self.ledger.maintenance.drop_due(10)
+        self.steps += 6
+
+    def _claimed(self, queue: Queue) -> list[Any]:
+        for _ in range(100):
+            found = self.ledger.leases.claim(queue, owner="bench")
+            if found:
+                return found
+            time.sleep(0.001)
+        sys.exit("nothing to claim")
+
+
+def jobs_of(count: int, *, skew: float) -> list[int]:
+    """Return the collection of each job: evenly, or by Zipf's law with an exponent."""
+    if not skew:
+        return [number % _COLLECTIONS for number in range(count)]
+    weights = [1 / (rank + 1) ** skew for rank in range(_COLLECTIONS)]
+    shares = [round(count * weight / sum(weights)) for weight in weights]
+    return [name for name, share in enumerate(shares) for _ in range(share)]
+
+
+def placed(found: Sequence[Server]) -> dict[str, int]:
+    """Place the collections as a gateway does; return the number of the server of each."""
+    names = [HOME_LEDGER, *"bcdefgh"][: len(found)]
+    addresses = [LedgerAddress(name, one.url) for name, one in zip(names, found, strict=True)]
+
+    async def place() -> dict[str, int]:
+        ledgers = Ledgers.connect(addresses, replicas=0)
+        made = {}
+        for number in range(_COLLECTIONS):
+            name = f"c{number}"
+            chosen = await ledgers.for_new(name)
+            place = names.index(chosen.name)
+            with contextlib.closing(Ledger.from_url(found[place].url, name=chosen.name)) as one:
+                one.documents.collection_put(collection(name))
+            made[name] = place
+        await ledgers.close()
+        return made
+
+    return asyncio.run(place())
+
+
+def independent(count: int, jobs: int, *, skew: float = 0.0) -> dict[str, Any]:
+    """Measure so many independent ledgers."""
+    with servers(count) as found:
+        where = placed(found)
+        names = [HOME_LEDGER, *"bcdefgh"]
+        drivers = [
+            Driver(Ledger.from_url(one.url, name=name))
+            for one, name in zip(found, names, strict=False)
+        ]
+        for name, place in where.items():
+            drivers[place].make(name)
+        for name, place in where.items():
+            drivers[place].run(name, -1)  # scripts are loaded
+        before = [one.cpu_s() for one in found]
+        started = time.perf_counter()
+        steps = sum(driver.steps for driver in drivers)
+        for number, of in enumerate(jobs_of(jobs, skew=skew)):
+            drivers[where[f"c{of}"]].run(f"c{of}", number)
+        return _figures(drivers, found, before, steps, time.perf_counter() - started)
+
+
+def _figures(
+    drivers: Sequence[Driver],
+    found: Sequence[Server],
+    before: Sequence[float],
+    steps: int,
+    seconds: float,
+) -> dict[str, Any]:
+    spent = [one.cpu_s() - cpu for one, cpu in zip(found, before, strict=True)]
+    done = sum(driver.steps for driver in drivers) - steps
+    for driver in drivers:
+        driver.ledger.close()
+    return {
+        "steps": done,
+        "busiest_cpu_s": max(spent),
+        "all_cpu_s": sum(spent),
+        "steps_per_busiest_cpu_s": done / max(spent),
+        "cpu_us_per_step": sum(spent) / done * 1e6,
+        "steps_per_s": done / seconds,
+    }
+
+
+@contextlib.contextmanager
+def tagged(tag: str) -> Iterator[None]:
+    """Name all keys of the ledger under a hash tag, as one slot of a cluster needs."""
+    plain = dict(keys.NAMES)
+    keys.NAMES.update({name: f"{{{tag}}}{prefix}" for name, prefix in plain.items()})
+    scripts.source.cache_clear()
+    try:
+        yield
+    finally:
+        keys.NAMES.update(plain)
+        scripts.source.cache_clear()
+
+
+@contextlib.contextmanager
+def cluster(count: int) -> Iterator[list[Server]]:
+    """Start a Valkey Cluster of so many primaries."""
+    more = {"cluster-enabled": "yes", "cluster-node-timeout": "5000"}
+    with servers(count, **more) as found:
+        clients = [redis.Redis.from_url(one.url) for one in found]
+        for number, client in enumerate(clients):
+            first, last = _SLOTS * number // count, _SLOTS * (number + 1) // count - 1
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for one in found[1:]:
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", one.port)
+        end = time.monotonic() + 60
+        while not all(_agreed(client, count) for client in clients):
+            if time.monotonic() > end:
+                sys.exit("the cluster did not form")
+            time.sleep(0.1)
+        yield found
+        for client in clients:
+            client.close()
+
+
+def _agreed(client: redis.Redis, count: int) -> bool:
+    info: Any = client.execute_command("CLUSTER", "INFO")
+    words = (
+        info
+        if isinstance(info, dict)
+        else dict(line.split(":", 1) for line in info.decode().split() if ":" in line)
+    )
+    return words["cluster_state"] == "ok" and int(words["cluster_known_nodes"]) == count
+
+
+def in_cluster(count: int, jobs: int) -> dict[str, Any]:
+    """Measure a cluster: a partition a node, whose keys have a hash tag that the node serves."""
+    with cluster(count) as found:
+        probe = redis.Redis.from_url(found[0].url)
+        tags: dict[int, str] = {}
+        for number in range(10_000):
+            slot: Any = probe.execute_command("CLUSTER", "KEYSLOT", f"{{p{number}}}")
+            tags.setdefault(int(slot) * count // _SLOTS, f"p{number}")
+            if len(tags) == count:
+                break
+        refused = untagged(found[0])
+        heard = receivers(found)
+        before = [one.cpu_s() for one in found]
+        drivers = []
+        started = time.perf_counter()
+        for place, tag in sorted(tags.items()):
+            with tagged(tag):
+                driver = Driver(Ledger.from_url(found[place].url))
+                own = [f"c{number}" for number in range(_COLLECTIONS) if number % count == place]
+                for name in own:
+                    driver.make(name)
+                for number in range(jobs // count):
+                    driver.run(own[number % len(own)], number)
+                drivers.append(driver)
+        figures = _figures(drivers, found, before, 0, time.perf_counter() - started)
+        probe.close()
+        return figures | {"untagged": refused, **heard}
+
+
+def untagged(server: Server) -> str:
+    """Return what a node says to a step whose keys have no tag."""
+    slices = list(cut(Kind.INGEST, IngestParams(collection="c"), [IngestItem("d", _TEXT)]))
+    with contextlib.closing(Ledger.from_url(server.url)) as ledger:
+        try:
+            ledger.jobs.accept(NewJob(Kind.INGEST, Queue.BULK, slices))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+            cause = error.__cause__ or error
+            return f"{type(cause).__name__}: {cause}"[:200]
+    return "done"
+
+
+def receivers(found: Sequence[Server]) -> dict[str, int]:
+    """Subscribe at the last node and publish at the first: who hears, and what is counted."""
+    with redis.Redis.from_url(found[0].url) as first, redis.Redis.from_url(found[-1].url) as last:
+        subscription = last.pubsub()
+        subscription.subscribe("news")
+        subscription.get_message(timeout=2.0)
+        counted: Any = first.publish("news", b"x")
+        message = subscription.get_message(timeout=2.0)
+        subscription.close()
+    return {"receivers_counted": int(counted), "receivers": int(message is not None)}
+
+
+def main() -> None:
+    """Run the measurements and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=2000, help="of 16 texts each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--skew", type=float, default=1.0, help="exponent of Zipf's law")
+    arguments = parser.parse_args()
+    paper = sheet.Sheet("ledgers")
+    jobs = arguments.jobs
+    rounds: list[dict[str, dict[int, dict[str, Any]]]] = [
+        {
+            "independent": {n: independent(n, jobs) for n in (1, 2, 4)},
+            "skewed": {n: independent(n, jobs, skew=arguments.skew) for n in (1, 4)},
+            "cluster": {4: in_cluster(4, jobs)},
+        }
+        for _ in range(arguments.rounds)
+    ]
+    result = [
+        {"round": number + 1, "kind": kind, "servers": count, **figures}
+        | {"ratio": figures["steps_per_busiest_cpu_s"] / base}
+        for number, one in enumerate(rounds)
+        for base in [one["independent"][1]["steps_per_busiest_cpu_s"]]
+        for kind, own in one.items()
+        for count, figures in own.items()
+    ]
+    sheet.table(
+        "Steps by the CPU of the busiest server",
+        [
+            "round, kind, servers",
+            "steps",
+            "CPU us a step, all servers",
+            "steps a CPU s, busiest",
+            "x one ledger",
+        ],
+        [
+            [
+                f"{one['round']}: {one['kind']}, {one['servers']}",
+                one["steps"],
+                one["cpu_us_per_step"],
+                one["steps_per_busiest_cpu_s"],
+                one["ratio"],
+            ]
+            for one in result
+        ],
+    )
+    paper.finish({"jobs": jobs, "runs": result})
+
+
+if __name__ == "__main__":
+    main()
