@@ -287,7 +287,7 @@ def test_every_library_a_part_imports_is_named_by_its_extra(package: str) -> Non
 def test_every_route_is_documented() -> None:
     page = (ROOT / "docs/reference/api.md").read_text()
     documented = set(
-        re.findall(r"`(?:(?:GET|POST|DELETE)(?:/(?:GET|POST|DELETE))* )(/[^`?]*)", page)
+        re.findall(r"`(?:(?:GET|POST|DELETE|PATCH)(?:/(?:GET|POST|DELETE|PATCH))* )(/[^`?]*)", page)
     )
     shapes = {re.sub(r"\{[^}]*\}", "{}", path) for path in documented}
     for path in DOCUMENT["paths"]:
