@@ -265,7 +265,7 @@ def cluster(count: int) -> Iterator[list[Server]]:
     """Start a Valkey Cluster of so many primaries."""
     more = {"cluster-enabled": "yes", "cluster-node-timeout": "5000"}
     with servers(count, **more) as found:
-        clients = [redis.Redis.from_url(one.url) for one in found]
+        clients: list[Any] = [redis.Redis.from_url(one.url) for one in found]
         for number, client in enumerate(clients):
             first, last = _SLOTS * number // count, _SLOTS * (number + 1) // count - 1
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
@@ -282,8 +282,8 @@ def cluster(count: int) -> Iterator[list[Server]]:
             client.close()
 
 
-def _agreed(client: redis.Redis, count: int) -> bool:
-    info: Any = client.execute_command("CLUSTER", "INFO")
+def _agreed(client: Any, count: int) -> bool:
+    info = client.execute_command("CLUSTER", "INFO")
     words = (
         info
         if isinstance(info, dict)
@@ -295,10 +295,10 @@ def _agreed(client: redis.Redis, count: int) -> bool:
 def in_cluster(count: int, jobs: int) -> dict[str, Any]:
     """Measure a cluster: a partition a node, whose keys have a hash tag that the node serves."""
     with cluster(count) as found:
-        probe = redis.Redis.from_url(found[0].url)
+        probe: Any = redis.Redis.from_url(found[0].url)
         tags: dict[int, str] = {}
         for number in range(10_000):
-            slot: Any = probe.execute_command("CLUSTER", "KEYSLOT", f"{{p{number}}}")
+            slot = probe.execute_command("CLUSTER", "KEYSLOT", f"{{p{number}}}")
             tags.setdefault(int(slot) * count // _SLOTS, f"p{number}")
             if len(tags) == count:
                 break
