@@ -208,17 +208,12 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             bounds=Bounds(settings.file_timeout_s, settings.file_memory_bytes),
             metrics=metrics.files,
         )
-        limits = Limits(
-            max_slices=settings.queue_limit_slices,
-            max_bytes=settings.queue_limit_bytes,
-            tenant_share=settings.tenant_part,
-        )
         job_service = JobService(
             ledgers,
             wakeups,
             files=files,
             metrics=metrics,
-            limits=limits,
+            limits=_limits(settings),
             keep_s=settings.keep_s,
             read_keep_s=settings.read_keep_s,
             closing=closing,
@@ -257,6 +252,15 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             await asyncio.to_thread(wakeups.close)
 
     return lifespan
+
+
+def _limits(settings: Settings) -> Limits:
+    """Return how much unfinished work a queue of a ledger may hold."""
+    return Limits(
+        max_slices=settings.queue_limit_slices,
+        max_bytes=settings.queue_limit_bytes,
+        tenant_share=settings.tenant_part,
+    )
 
 
 def _feed(
