@@ -56,6 +56,7 @@ _COLLECTIONS = 16
 _TEXTS = 16
 _TEXT = b"2026-11-21T12:00:00Z host sshd[4242]: session 17 opened for user u1\n"
 _SLOTS = 16384
+_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +78,35 @@ def servers(count: int, **more: str) -> Iterator[list[Server]]:
     """Start so many servers on new folders, and end them."""
     program = find_program()
     with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
+        yield [stack.enter_context(_server(str(program), more)) for _ in range(count)]
+
+
+@contextlib.contextmanager
+def _server(program: str, more: dict[str, str]) -> Iterator[Server]:
+    """Start a server; on another port if one of its two was taken meanwhile."""
+    for _ in range(_TRIES):
+        with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verso-bench-"))
             port = free_port()
             flags = _FLAGS | {"port": str(port), "dir": folder} | more
-            argv = [
-                str(program),
-                *(part for name, value in flags.items() for part in (f"--{name}", value)),
-            ]
-            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+            argv = [part for name, value in flags.items() for part in (f"--{name}", value)]
+            process = subprocess.Popen([program, *argv], stdout=subprocess.DEVNULL)
             stack.callback(process.wait)
             stack.callback(process.terminate)
-            found.append(Server(f"redis://127.0.0.1:{port}/0", port))
-        for server in found:
-            _await(server)
-        yield found
-
-
-def _await(server: Server) -> None:
-    end = time.monotonic() + 60
-    with redis.Redis.from_url(server.url) as client:
-        while time.monotonic() < end:
-            with contextlib.suppress(redis.RedisError):
-                client.ping()
+            server = Server(f"redis://127.0.0.1:{port}/0", port)
+            if _answers(server, process):
+                yield server
                 return
-            time.sleep(0.05)
     sys.exit("a server does not answer")
+
+
+def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
+    with redis.Redis.from_url(server.url) as client:
+        while process.poll() is None:
+            with contextlib.suppress(redis.RedisError):
+                return bool(client.ping())
+            time.sleep(0.05)
+    return False
 
 
 def collection(name: str) -> Collection:

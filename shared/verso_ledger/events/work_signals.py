@@ -7,6 +7,7 @@ its work is announced by the keeper meanwhile.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from verso_ledger.events.work_signal import WorkSubscriber
 
 _READ_S = 0.5
 _AGAIN_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 class WorkSubscribers:
@@ -70,17 +72,28 @@ class WorkSubscribers:
     def _read(self, subscriber: WorkSubscriber, opened: int) -> None:
         while self._listens(opened):
             try:
-                subscriber.open()
+                self._listen(subscriber, opened)
             except LedgerUnavailable:
                 time.sleep(_AGAIN_S)
-                continue
-            self._note()  # what was accepted just before
-            try:
-                while self._listens(opened) and subscriber.is_open:
-                    if subscriber.receive(_READ_S):
-                        self._note()
-            finally:
-                subscriber.close()
+            except Exception as error:  # noqa: BLE001 - without this thread no slot would hear
+                if self._listens(opened):
+                    _log.warning("subscription lost: %s", type(error).__name__)
+                time.sleep(_AGAIN_S)
+
+    def _listen(self, subscriber: WorkSubscriber, opened: int) -> None:
+        """Pass on what a subscription hears until it is lost or no slot listens.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take the subscription.
+        """
+        subscriber.open()
+        self._note()  # what was accepted just before
+        try:
+            while self._listens(opened) and subscriber.is_open:
+                if subscriber.receive(_READ_S):
+                    self._note()
+        finally:
+            subscriber.close()
 
     def _note(self) -> None:
         with self._changed:
