@@ -261,6 +261,9 @@ class Calibration(_Model):
     null_threshold: FiniteFloat | None = Field(
         default=None, description="an answer is given where its score - null score is above this"
     )
+    found_null_threshold: FiniteFloat | None = Field(
+        default=None, description="the same of records that a search found; None: null_threshold"
+    )
     relevance: Relevance | None = Field(
         default=None, description="corrects the null score of a context, where answers are read"
     )
@@ -393,7 +396,7 @@ class Head(_Model):
 
 
 _LATER = ("chunk", "text_unit", "max_chunks", "terms")
-_LATER_CALIBRATION = ("relevance", "scope", "sources", "usual")
+_LATER_CALIBRATION = ("found_null_threshold", "relevance", "scope", "sources", "usual")
 """Fields that heads of earlier versions do not have."""
 
 
@@ -459,7 +462,7 @@ def version_of(head: Head) -> str:
     known = head.model_dump(mode="json", exclude={"version", "digest", "created"})
     for where, names in ((known, _LATER), (known["calibration"], _LATER_CALIBRATION)):
         for name in names:
-            if not where[name]:
+            if not where[name] and not isinstance(where[name], float):
                 del where[name]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 

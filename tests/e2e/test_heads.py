@@ -310,6 +310,18 @@ def test_the_sentence_of_an_answer_moves_its_null_score(
     assert margins == sorted(margins, reverse=True)
 
 
+def test_found_records_have_a_threshold_of_their_own(
+    http: httpx2.Client, platform: Platform, stored: str
+) -> None:
+    calibration = Calibration(null_threshold=1e6, found_null_threshold=-1e6)
+    strict = published(http, platform, "qa", name="qa-strict", calibration=calibration)
+    given = ask(http, "/v1/answer", head=strict, question=QUESTION, context=LINES["retry"])
+    found = ask(http, "/v1/answer", head=strict, question=QUESTION, collection=stored, limit=5)
+    assert (given["answered"], given["null_threshold"]) == (False, 1e6)
+    assert (found["answered"], found["null_threshold"]) == (True, -1e6)
+    assert given["answers"], "what was not sure enough is told all the same"
+
+
 def test_no_answer_is_an_answer(http: httpx2.Client) -> None:
     found = ask(http, "/v1/answer", question=QUESTION, context=LINES["frame"])
     assert found["answered"] is False

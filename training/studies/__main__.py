@@ -6,6 +6,7 @@ python -m studies quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/research/quality.md
 python -m studies tasks --data DIR --artifact models/default --work WORK \
     --out docs/research/quality.md [--only STUDY ...]
+python -m studies later --data DIR --clone CLONE --artifact models/default --work WORK HEAD ...
 python -m studies verify --data DIR --artifact models/default --models models --work WORK
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
@@ -35,7 +36,7 @@ from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
-from studies.quality import shipped
+from studies.quality import later, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
@@ -94,6 +95,21 @@ def _verify(options: argparse.Namespace) -> None:
     print(verifier.page(found))
     figures = {name: dataclasses.asdict(one) for name, one in found.items()}
     print(json.dumps({"study": "verify", "machine": shipping.machine(), "figures": figures}))
+
+
+def _later(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    added = later.kernels(options.data, options.clone)
+    figures = {}
+    print(f"{len(added.rows)} rows added after {added.since}, {added.left_out} more left out\n")
+    for folder in options.head:
+        found = later.report(added.rows, folder, artifact=options.artifact, work=options.work)
+        print("\n".join([folder.name, "", *shipping.sources_table(found, fewest=1)]))
+        figures[folder.name] = {
+            name: dataclasses.asdict(source) for name, source in found.sources.items()
+        }
+    about = {"study": "later", "machine": shipping.machine(), "commit": added.commit}
+    print(json.dumps({**about, "figures": figures}))
 
 
 def _papers(options: argparse.Namespace) -> None:
@@ -191,6 +207,12 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--artifact", type=Path, required=True)
     verify.add_argument("--models", type=Path, required=True, help="folder with heads/")
     verify.add_argument("--work", type=Path, required=True, help="keeps what was read")
+
+    newer = command("later", _later, "measure heads on kernel reports added since the set was made")
+    newer.add_argument("--clone", type=Path, required=True, help="of google/syzkaller")
+    newer.add_argument("--artifact", type=Path, required=True)
+    newer.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    newer.add_argument("head", type=Path, nargs="+", help="folders of heads that read documents")
 
     published = command("tasks", _tasks, "repeat published experiments; hours of one core")
     published.add_argument("--artifact", type=Path, required=True)

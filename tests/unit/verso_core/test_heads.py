@@ -188,6 +188,16 @@ def test_a_relevance_is_part_of_a_heads_version_and_its_absence_is_not() -> None
     assert version_of(Head.model_validate(before)) == version_of(head)
 
 
+@pytest.mark.parametrize("threshold", [-1.5, 0.0])
+def test_a_threshold_of_found_records_is_part_of_a_heads_version(threshold: float) -> None:
+    head = Head(**ANSWER)
+    calibration = head.calibration.model_copy(update={"found_null_threshold": threshold})
+    assert version_of(head.model_copy(update={"calibration": calibration})) != version_of(head)
+    before = head.model_dump(mode="json")
+    assert before["calibration"].pop("found_null_threshold") is None
+    assert version_of(Head.model_validate(before)) == version_of(head)
+
+
 def test_only_a_head_that_answers_has_a_relevance() -> None:
     calibration = Calibration(relevance=Relevance(weight=2.0, usual=0.5))
     with pytest.raises(ValidationError, match="only where answers are read"):

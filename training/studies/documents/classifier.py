@@ -54,10 +54,14 @@ def train_document_head(
     torch.set_num_threads(recipe.threads)
     checked = context.checked(recipe, examples)
     part = {
-        split: Part(read([str(row.text) for row in checked.of(split)]), checked.targets(split))
+        split: Part(
+            read([str(row.text) for row in checked.of(split)]),
+            checked.targets(split),
+            [row.fold for row in checked.of(split)],
+        )
         for split in RowSplit
     }
-    model = fit(
+    model, held_out = fit(
         recipe.classify,
         train=part[RowSplit.TRAIN],
         validation=part[RowSplit.VALIDATION],
@@ -82,7 +86,7 @@ def train_document_head(
         row for row in checked.rows if row.split is not RowSplit.TRAIN or next(has_vectors)
     )
     return context.published(
-        measured(trained, replace(checked, rows=kept), found, extra={}),
+        measured(trained, replace(checked, rows=kept), found, extra={}, held_out=held_out),
         checked.counts(),
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,

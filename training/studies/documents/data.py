@@ -65,22 +65,40 @@ class Batch:
 
 @dataclass(frozen=True)
 class Part:
-    """Documents and their label numbers."""
+    """Documents and their label numbers.
+
+    Attributes:
+        folds: Of each document; empty: none has one.
+    """
 
     documents: Sequence[Document]
     targets: NDArray[np.int64]
+    folds: Sequence[str | None] = ()
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __add__(self, other: Part) -> Part:
+        folds = [one for part in (self, other) for one in part.folds or [None] * len(part)]
+        targets = np.concatenate([self.targets, other.targets])
+        return Part([*self.documents, *other.documents], targets, folds)
 
     def of(self, labels: range) -> Part:
         """Return the documents with these labels, numbered from 0."""
-        found = self._take([i for i, target in enumerate(self.targets) if target in labels])
-        return Part(found.documents, found.targets - labels.start)
+        found = self.take([i for i, target in enumerate(self.targets) if target in labels])
+        return Part(found.documents, found.targets - labels.start, found.folds)
 
     def encoded(self) -> Part:
         """Return the documents that have vectors."""
-        return self._take([i for i, one in enumerate(self.documents) if len(one.vectors)])
+        return self.take([i for i, one in enumerate(self.documents) if len(one.vectors)])
 
-    def _take(self, rows: Sequence[int]) -> Part:
-        return Part([self.documents[i] for i in rows], self.targets[np.array(rows, np.int64)])
+    def take(self, rows: Sequence[int]) -> Part:
+        """Return some of the documents."""
+        return Part(
+            [self.documents[i] for i in rows],
+            self.targets[np.array(rows, np.int64)],
+            [self.folds[i] for i in rows] if self.folds else (),
+        )
 
 
 def batches(documents: Sequence[Document], *, size: int = 64) -> Iterable[Batch]:

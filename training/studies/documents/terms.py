@@ -24,6 +24,14 @@ _FEWEST = 2
 
 
 @dataclass(frozen=True)
+class TermSettings:
+    """How a layer on terms is fitted: the weights of its classes, and its penalty."""
+
+    kind: ClassWeights
+    l2: float
+
+
+@dataclass(frozen=True)
 class TermLayer:
     """A layer on terms. Shapes: (buckets,), (buckets, C), (C,)."""
 
@@ -44,23 +52,38 @@ def known_terms(documents: Sequence[Document], *, buckets: int) -> NDArray[np.in
     return found
 
 
-def fit_terms(
+def choose_terms(
     train: Part, held_out: Part, *, classes: int, ids: NDArray[np.int64], watch: Watch
-) -> TermLayer:
-    """Return the layer on terms that the held-out rows choose."""
-    idf = _idf(train.documents, ids=ids)
-    x = _words(train.documents, ids=ids, idf=idf)
-    held = _words(held_out.documents, ids=ids, idf=idf)
-    best: tuple[float, Tensor, Tensor] | None = None
+) -> tuple[TermLayer, TermSettings]:
+    """Return the layer on terms that the held-out rows choose, and how it was fitted."""
+    best: tuple[float, TermLayer, TermSettings] | None = None
     for kind in (ClassWeights.SQRT, ClassWeights.BALANCED):
         for l2 in TERMS_L2:
-            table, bias = _linear(x, train.targets, classes=classes, kind=kind, l2=l2)
-            reached = score((torch.sparse.mm(held, table) + bias).numpy(), held_out.targets)
+            settings = TermSettings(kind, l2)
+            layer = fit_terms(train, settings, classes=classes, ids=ids)
+            reached = score(term_logits(layer, held_out, ids=ids).numpy(), held_out.targets)
             watch.step(validation_score=reached)
             if best is None or reached > best[0]:
-                best = reached, table, bias
+                best = reached, layer, settings
     assert best is not None
-    return TermLayer(idf, best[1], best[2])
+    return best[1], best[2]
+
+
+def fit_terms(
+    train: Part, settings: TermSettings, *, classes: int, ids: NDArray[np.int64]
+) -> TermLayer:
+    """Fit the layer on terms with these settings."""
+    idf = _idf(train.documents, ids=ids)
+    x = _words(train.documents, ids=ids, idf=idf)
+    fitted = _linear(x, train.targets, classes=classes, kind=settings.kind, l2=settings.l2)
+    return TermLayer(idf, *fitted)
+
+
+def term_logits(layer: TermLayer, part: Part, *, ids: NDArray[np.int64]) -> Tensor:
+    """Return the logits of documents. Shape: (N, C)."""
+    x = _words(part.documents, ids=ids, idf=layer.idf)
+    logits: Tensor = torch.sparse.mm(x, layer.table) + layer.bias
+    return logits
 
 
 def fit_sources(train: Part, sources: Sequence[range], *, ids: NDArray[np.int64]) -> TermLayer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,8 +69,21 @@ def logs(root: Path, name: str) -> LabelledSet:
     ):
         step = _RCHECK_STEP if (name, part) == ("logs_rcheck", "train") else 1
         read = list(_lines(root / name / f"{part}.jsonl.xz"))[::step]
-        rows += [Row(str(row["label"]), str(row["text"]), split=split) for row in read]
+        rows += [
+            Row(str(row["label"]), str(row["text"]), split=split, fold=_fold(name, row))
+            for row in read
+        ]
     return LabelledSet(name, *about[name], tuple(rows))
+
+
+def _fold(name: str, row: Mapping[str, object]) -> str | None:
+    """Return what a row drifts with: a project, or three months."""
+    if name == "logs_defects4j":
+        return str(row["project"])
+    if name == "logs_syzkaller":
+        year, month = str(row["date"]).split("-")[:2]
+        return f"{year}-{(int(month) + 2) // 3}"
+    return None
 
 
 def logs_ends(root: Path, name: str) -> LabelledSet:

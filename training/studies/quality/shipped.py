@@ -46,8 +46,8 @@ from verso_training.heads.shipping import Provenance, Trained
 _GOLDEN_TOKENS = 96
 """Golden samples are short windows: they are run at every start of a worker."""
 _READER_NOTES = (
-    "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on. The null",
-    "threshold is tuned on dev only.",
+    "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on; dev is the",
+    "validation part.",
 )
 _NEAR = 5.0
 """Weight of a question that is out of scope: there are a fifth as many as texts of other kinds."""
@@ -146,7 +146,7 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
                 every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
             )
             read.update(zip(texts, found, strict=True))
-            examples += [Row(_named(group, row.label), row.text, split=split) for row in rows]
+            examples += [replace(row, label=_named(group, row.label)) for row in rows]
     report = classifier.train_document_head(
         recipe,
         examples,
@@ -158,7 +158,10 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
 
 def _context(recipe: HeadRecipe, job: Job, groups: Sequence[LabelledSet]) -> TrainingContext:
     provenance = Provenance(
-        tuple(group.name for group in groups),
+        tuple(
+            group.name if group.shift == "none" else f"{group.name} (split {group.shift})"
+            for group in groups
+        ),
         " and ".join(sorted({group.licence for group in groups})),
         command(recipe),
     )
@@ -238,7 +241,7 @@ def _ship_reader(
     dev, rest = (squad.read(job.data, part) for part in (Part.DEV, Part.EVAL))
     encode = EncoderGraph(job.artifact, threads=recipe.threads).encode
     figures = reading.measured(only, base, config, encode=encode, validation=dev, test=rest)
-    notes = list(_READER_NOTES)
+    notes = [*_READER_NOTES, reading.threshold_note(figures)]
     if figures.relevance is not None:
         notes += ["", reading.relevance_note(figures.relevance)]
     samples = [
@@ -267,6 +270,7 @@ def _ship_reader(
             {
                 "dev": (figures.threshold, figures.validation),
                 "eval": (figures.threshold, figures.test),
+                "eval, best F1 on dev": (figures.best, figures.test_best),
                 "eval, not tuned": (0.0, figures.untuned),
             },
             auroc=figures.auroc,
@@ -275,10 +279,15 @@ def _ship_reader(
         calibration=figures.calibration,
         metrics={
             "dev_f1": figures.validation.f1,
+            "eval_questions": float(len(rest)),
             "eval_exact": figures.test.exact,
             "eval_f1": figures.test.f1,
             "eval_f1_answerable": figures.test.answerable_f1,
             "eval_refused": figures.test.refused,
+            "eval_given": figures.test.given,
+            "eval_right": figures.test.right,
+            "eval_exact_best": figures.test_best.exact,
+            "eval_f1_best": figures.test_best.f1,
             "eval_f1_untuned": figures.untuned.f1,
             "eval_auroc_answerable": figures.auroc,
             **figures.reliability,

@@ -30,18 +30,21 @@ from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
-from verso_training.heads.confidence import fit_platt, fit_stack
+from verso_training.heads.confidence import fit_platt, fit_stack, thresholds
 from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
 
 RIGHT_F1 = 0.5
 """Word F1 against a right answer from which on an answer counts as right."""
+PRECISION = 0.65
+"""Share of right answers among those that are given about a text, at least, where it is known."""
 _BINS = 10
 _LEAST = -100.0
 """Margin of a context in which no span can be an answer."""
 _FEWEST_JUDGED = 100
-"""Right answers, and wrong ones, that a relevance is fitted on at least: it has three numbers."""
+"""Right answers, and wrong ones, that a relevance is fitted on at least: it has three numbers.
+Answers that are given, at least, where a threshold is said to keep a share of right ones."""
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 """Unit vectors of texts. Shape: (texts, D)."""
 Logits = Callable[[Sequence[Window]], tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -232,19 +235,24 @@ class Marks:
         f1: Word F1.
         answerable_f1: F1 over the questions that have an answer.
         refused: Share of the questions without an answer that were not answered.
+        given: Share of the questions that are given an answer.
+        right: Share of these that are given a right one: with a word F1 of ``RIGHT_F1`` or more.
     """
 
     exact: float
     f1: float
     answerable_f1: float
     refused: float
+    given: float
+    right: float
 
 
 def marks(
     questions: Sequence[Question], answers: Sequence[Answer], *, null_threshold: float
 ) -> Marks:
     """Return the marks if an answer is returned whenever its margin is above the threshold."""
-    given = [a.text if a.margin > null_threshold else "" for a in answers]
+    passed = np.array([a.margin > null_threshold for a in answers])
+    given = [a.text if own else "" for a, own in zip(answers, passed, strict=True)]
     em = np.array([exact(g, q.answers) for g, q in zip(given, questions, strict=True)])
     words = np.array([f1(g, q.answers) for g, q in zip(given, questions, strict=True)])
     has = np.array([bool(q.answers) for q in questions])
@@ -253,6 +261,10 @@ def marks(
         100 * float(words.mean()),
         100 * float(words[has].mean()) if has.any() else float("nan"),
         100 * float(em[~has].mean()) if (~has).any() else float("nan"),
+        100 * float(passed.mean()),
+        100 * float((words >= RIGHT_F1)[has & passed].sum() / passed.sum())
+        if passed.any()
+        else float("nan"),
     )
 
 
@@ -351,6 +363,19 @@ def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> floa
     margins = np.array([answer.margin for answer in answers])
     has = np.array([bool(question.answers) for question in questions])
     return signals.auroc(margins[has], margins[~has]) if 0 < has.sum() < len(has) else math.nan
+
+
+def precise_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float | None:
+    """Return the loosest threshold above which ``PRECISION`` of the given answers are right.
+
+    It is one that the questions support with a chance of error of ``confidence.DELTA``, not the one
+    that just reaches the share on them, and is never one of those that are reported. None where too
+    few answers are right.
+    """
+    margins, right = _judged(questions, answers)
+    least = thresholds(margins, right, alphas=(1.0 - PRECISION,), fewest=_FEWEST_JUDGED)
+    # an answer is given above a threshold, not at it
+    return min((float(np.nextafter(one, -np.inf)) for one in least.values()), default=None)
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float:

@@ -48,9 +48,12 @@ class Figures:
     """Figures of a reader on questions that it was not trained on.
 
     Attributes:
-        threshold: The null threshold with the best F1 on validation questions.
-        validation: Marks at that threshold.
-        test: Marks at that threshold, on questions not used for choices.
+        threshold: The null threshold: with the best F1 on validation questions, or a stricter one
+            where more of the given answers have to be right.
+        best: The null threshold with the best F1, for records that a search found.
+        validation: Marks at the null threshold.
+        test: Marks at the null threshold, on questions not used for choices.
+        test_best: The same at the threshold with the best F1.
         untuned: The same at threshold 0.
         auroc: Of the margin, test questions with an answer against those without; may be NaN.
         relevance: Corrects the null scores of all these figures; fitted on validation questions.
@@ -60,8 +63,10 @@ class Figures:
     """
 
     threshold: float
+    best: float
     validation: Marks
     test: Marks
+    test_best: Marks
     untuned: Marks
     auroc: float
     relevance: Relevance | None
@@ -73,6 +78,7 @@ class Figures:
         """Return what the figures decide of a head."""
         return Calibration(
             null_threshold=self.threshold,
+            found_null_threshold=self.best,
             relevance=self.relevance,
             signals={SignalName.CALIBRATED: self.answered},
         )
@@ -186,17 +192,31 @@ def measured(
     relevance = reader.fit_relevance(validation, chosen, near)
     chosen = reader.corrected(chosen, near, relevance)
     final = reader.corrected(final, far, relevance)
-    threshold = best_threshold(validation, chosen)
+    best = best_threshold(validation, chosen)
+    precise = reader.precise_threshold(validation, chosen)
+    threshold = best if precise is None else max(best, precise)
     answered = reader.fit_margin(validation, chosen)
     return Figures(
         threshold,
+        best,
         marks(validation, chosen, null_threshold=threshold),
         marks(test, final, null_threshold=threshold),
+        marks(test, final, null_threshold=best),
         marks(test, final, null_threshold=0.0),
         answerable(test, final),
         relevance,
         answered,
         reader.reliability(test, final, answered),
+    )
+
+
+def threshold_note(figures: Figures) -> str:
+    """Return what a card says of the null thresholds."""
+    kept = f"the loosest that keeps {100 * reader.PRECISION:.0f} % of the given answers right"
+    which = kept if figures.threshold > figures.best else "the one with the best F1"
+    return (
+        f"The null threshold is chosen on validation questions only: {which}. Records that a "
+        f"search found have one of their own, {figures.best:.2f}, with the best F1."
     )
 
 
@@ -242,11 +262,15 @@ def _metrics(figures: Figures, parts: Parts) -> dict[str, float]:
     return {
         "test_questions": float(len(parts.of[RowSplit.TEST])),
         "null_threshold": figures.threshold,
+        "found_null_threshold": figures.best,
         "validation_f1": figures.validation.f1,
         "test_exact": figures.test.exact,
         "test_f1": figures.test.f1,
         "test_f1_answerable": figures.test.answerable_f1,
         "test_refused": figures.test.refused,
+        "test_given": figures.test.given,
+        "test_right": figures.test.right,
+        "test_f1_best": figures.test_best.f1,
         "test_f1_untuned": figures.untuned.f1,
         "test_auroc_answerable": figures.auroc,
         **figures.reliability,
@@ -273,12 +297,13 @@ def _card(
         notes.append(f"Not trained on, because an answer begins or ends inside a token: {lost}.")
     if parts.contradicted:
         notes.append(f"Dropped, with an answer and without one: {parts.contradicted}.")
-    notes.append("The null threshold is chosen on validation questions only.")
+    notes.append(threshold_note(figures))
     if figures.relevance is not None:
         notes.append(relevance_note(figures.relevance))
     rows = {
         "validation": (figures.threshold, figures.validation),
         "test": (figures.threshold, figures.test),
+        "test, best F1": (figures.best, figures.test_best),
         "test, not tuned": (0.0, figures.untuned),
     }
     return shipping.reader(rows, auroc=figures.auroc, notes=notes)

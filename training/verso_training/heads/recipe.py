@@ -53,6 +53,15 @@ class ClassWeights(StrEnum):
     """1 / n: every label counts alike."""
 
 
+class Folds(StrEnum):
+    """What a fold of rows is held out from, where a classifier of documents is calibrated."""
+
+    OTHERS = "others"
+    """All other folds: projects, hosts."""
+    EARLIER = "earlier"
+    """The folds before it, in the order of their names: months, releases."""
+
+
 @with_config(STRICT)
 @dataclass(frozen=True)
 class ClassifyConfig:
@@ -73,6 +82,8 @@ class ClassifyConfig:
             every classified text costs a run of the decoder.
         buckets: Columns of the layer on terms, best a prime; 0 for none. Documents only.
         max_chunks: Most chunks of a document that are read. Documents only.
+        folds: Of a source of labels whose rows have folds. It is calibrated on folds held out, and
+            then trained on its validation rows too. Documents only.
         chunk: Which chunks of stored documents it is trained on and, where a request does not say,
             reads. Rows of a collection only: a text that comes as a row has one vector.
     """
@@ -95,6 +106,7 @@ class ClassifyConfig:
     chunk: Portion | None = None
     buckets: int = 0
     max_chunks: int = 16
+    folds: Mapping[str, Folds] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_steps(self)

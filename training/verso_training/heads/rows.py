@@ -45,6 +45,7 @@ class Row:
         vector: As stored, widened. Shape: (D,), float32.
         split: None: by the hash of the document, or else of the text.
         document: Id of its document, if several rows may be of one document.
+        fold: Of rows that drift together, such as those of a project or of three months.
         weight: Of a validation row where scope is learned: near misses are rarer than noise.
     """
 
@@ -53,6 +54,7 @@ class Row:
     vector: NDArray[np.float32] | None = None
     split: RowSplit | None = None
     document: str | None = None
+    fold: str | None = None
     weight: float = 1.0
 
     def key(self) -> bytes:

@@ -70,17 +70,22 @@ def classifier(
 
 
 def reader(rows: Mapping[str, tuple[float, Marks]], *, auroc: float, notes: Sequence[str]) -> str:
-    """Return a reader's figures: marks by part, each at a null threshold."""
+    """Return a reader's figures: marks by part, each at a null threshold.
+
+    The last columns are the share of questions that are given an answer, and of right ones among
+    these.
+    """
     lines = [
         *notes,
         "",
-        "| part | null threshold | EM | F1 | F1, answerable | unanswerable, refused |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| part | threshold | EM | F1 | F1, answerable | unanswerable, refused | given | right |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, (threshold, marks) in rows.items():
         lines.append(
             f"| {name} | {threshold:.2f} | {marks.exact:.1f} | {marks.f1:.1f} "
-            f"| {marks.answerable_f1:.1f} | {marks.refused:.1f} |"
+            f"| {marks.answerable_f1:.1f} | {marks.refused:.1f} | {marks.given:.1f} "
+            f"| {marks.right:.1f} |"
         )
     lines += ["", f"AUROC, answerable against unanswerable: {100 * auroc:.1f}."]
     return "\n".join(lines)
@@ -136,9 +141,12 @@ def accepted_table(report: Report) -> list[str]:
     return rows
 
 
-def sources_table(report: Report) -> list[str]:
-    """Return the figures of each source of labels, and what each error rate came to there."""
-    if len(report.sources) < 2:
+def sources_table(report: Report, *, fewest: int = 2) -> list[str]:
+    """Return the figures of each source of labels, and what each error rate came to there.
+
+    Without a row where there are fewer sources than ``fewest``: one says what the whole does.
+    """
+    if len(report.sources) < fewest:
         return []
     rates = list(next(iter(report.sources.values())).accepted)
     asked = " | ".join(f"≤ {100 * float(rate):g} %" for rate in rates)

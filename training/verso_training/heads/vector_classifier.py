@@ -154,8 +154,9 @@ def measured(
     *,
     extra: Extra,
     strange: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]] | None = None,
+    held_out: confidence.Outputs | None = None,
 ) -> Trained:
-    """Calibrate a classifier on validation rows and measure it on test rows.
+    """Calibrate a classifier on rows held out and measure it on test rows.
 
     Args:
         trained: Without card, labels, calibration and figures.
@@ -163,13 +164,14 @@ def measured(
         found: Logits and features of each split. Shape: (N, C) and (N, F).
         extra: Further signals of validation and test rows, or of none. Shape of each: (N,).
         strange: Logits and features of texts out of scope, by kind, for the card alone.
+        held_out: Calibrate on these; None: on the validation rows.
     """
     targets = {split: checked.targets(split) for split in RowSplit}
     seed = trained.recipe.seed
     fitted = signals.fit(
         found[RowSplit.TRAIN][1], targets[RowSplit.TRAIN], classes=len(checked.labels), seed=seed
     )
-    held_out, test = (
+    validation, test = (
         confidence.Outputs(
             *found[s], targets[s], extra.get(s, {}), np.array([r.weight for r in checked.of(s)])
         )
@@ -178,7 +180,7 @@ def measured(
     none = trained.recipe.none_label
     outside = checked.labels.index(none) if none in checked.labels else None
     calibration = confidence.calibrate(
-        held_out, fitted, seed=seed, labels=checked.labels, outside=outside
+        held_out or validation, fitted, seed=seed, labels=checked.labels, outside=outside
     )
     report = confidence.report(test, calibration, fitted, labels=checked.labels, outside=outside)
     refused: list[str] = []

@@ -6,7 +6,8 @@
        null score: the score of "there is no answer here". A head with a relevance lowers it where
        the sentence of the best span is like the question.
     3. Spans of all contexts are ordered by score - null score. The best one is the answer if the
-       difference is above the head's threshold; otherwise there is no answer.
+       difference is above the head's threshold; otherwise there is no answer. A head may have a
+       threshold of its own for records, of which a search has found the likeliest already.
 
 Offsets index the original text, in bytes and, if it is UTF-8, in code points and UTF-16 code units.
 The evidence of an answer is the sentence that contains it.
@@ -181,7 +182,7 @@ class Answer:
                 self._described(collection, contexts[n], span, read[n].null_score, calibration)
                 for n, span in spans
             ]
-        threshold = calibration.null_threshold or 0.0
+        threshold = _threshold(calibration, given=collection is None)
         best = answers[0].score - answers[0].null_score if answers else None
         return Answered(
             **head.about,
@@ -354,6 +355,13 @@ def _ranked(read: Sequence[Found], *, count: int) -> list[tuple[int, Span]]:
     ]
     spans.sort(key=lambda one: (-one[0], one[1], one[2].start))
     return [(n, span) for _, n, span in spans[:count]]
+
+
+def _threshold(calibration: Calibration, *, given: bool) -> float:
+    """Return what a margin has to pass: of texts that were given, or of records that were found."""
+    found = calibration.found_null_threshold
+    threshold = calibration.null_threshold if given or found is None else found
+    return threshold or 0.0
 
 
 def _split(item: AnswerItem) -> list[bytes]:

@@ -133,7 +133,31 @@ def test_the_threshold_is_the_best_of_all() -> None:
     best = reader.marks(questions, given_, null_threshold=tau).f1
     for other in (-1.0, 0.5, 2.0, 4.0, 6.0):
         assert best >= reader.marks(questions, given_, null_threshold=other).f1
-    assert reader.marks(questions, given_, null_threshold=4.0).refused == 100.0
+    strict = reader.marks(questions, given_, null_threshold=4.0)
+    assert strict.refused == strict.right == 100.0
+    assert strict.given == pytest.approx(100 / 3)
+    assert math.isnan(reader.marks(questions, given_, null_threshold=9.0).right)
+
+
+def test_of_the_answers_above_the_precise_threshold_enough_are_right() -> None:
+    """Also of questions that it was not chosen on, nine times of ten."""
+    rng = np.random.default_rng(4)
+
+    def drawn(count: int) -> tuple[list[Question], list[Answer]]:
+        margins = rng.normal(size=count)
+        right = rng.random(count) < 1 / (1 + np.exp(-2 * margins))
+        asked = [Question(str(n), "", "", ("cat",) if own else ()) for n, own in enumerate(right)]
+        return asked, [Answer("cat", float(margin), 0.0) for margin in margins]
+
+    every = drawn(20_000)
+    short = []
+    for _ in range(60):
+        threshold = reader.precise_threshold(*drawn(1500))
+        assert threshold is not None
+        short.append(reader.marks(*every, null_threshold=threshold).right < 100 * reader.PRECISION)
+    assert np.mean(short) <= 0.2
+    assert reader.precise_threshold(*drawn(2)) is None
+    assert reader.precise_threshold([Question("1", "", "", ())] * 99, every[1][:99]) is None
 
 
 def test_a_larger_margin_means_a_larger_probability_that_the_answer_is_right() -> None:

@@ -7,6 +7,7 @@ from verso_training.heads.confidence.calibration import (
     fit_platt,
     fit_stack,
     fit_temperature,
+    fold_thresholds,
     thresholds,
 )
 from verso_training.heads.confidence.reports import Refusals, Report, macro_f1, refusals, report
@@ -20,6 +21,7 @@ __all__ = [
     "fit_platt",
     "fit_stack",
     "fit_temperature",
+    "fold_thresholds",
     "macro_f1",
     "refusals",
     "report",

@@ -117,9 +117,22 @@ def stack_probability(model: Stack, signals: Signals) -> Scores:
 
 
 def thresholds(
-    values: Scores, right: Flags, *, alphas: Sequence[float] = ALPHAS, delta: float = DELTA
+    values: Scores,
+    right: Flags,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    delta: float = DELTA,
+    fewest: int = 1,
 ) -> Mapping[str, float]:
     """Return the loosest safe threshold of each error rate, without rates that none guarantees.
+
+    Args:
+        values: Shape: (N,).
+        right: Shape: (N,).
+        alphas: The error rates.
+        delta: The chance that a rate is exceeded.
+        fewest: Rows that the strictest threshold accepts. Of a high rate it should be many: one
+            wrong row among very few would end the search.
 
     Returns:
         Error rate, as a string, to the least value to accept.
@@ -131,9 +144,9 @@ def thresholds(
     counts = np.flatnonzero(last) + 1
     found: dict[str, float] = {}
     for alpha in sorted(alphas):
-        fewest = int(np.ceil(np.log(delta) / np.log1p(-alpha)))
+        least = max(fewest, int(np.ceil(np.log(delta) / np.log1p(-alpha))))
         # About a hundred steps, so that one unlucky text early does not end the search.
-        steps = [n for n in counts if n >= fewest]
+        steps = [n for n in counts if n >= least]
         steps = steps[:: max(1, len(steps) // 100)] if steps else []
         safe = None
         for n in steps:
@@ -146,6 +159,45 @@ def thresholds(
         elif found:
             found[f"{alpha:g}"] = min(found.values())
     return found
+
+
+def fold_thresholds(
+    values: Scores, right: Flags, folds: NDArray[np.str_], *, delta: float = DELTA
+) -> Mapping[str, float]:
+    """Return the loosest threshold of each error rate that holds for a fold not seen as well.
+
+    A threshold is one of all rows, and one that folds hold: of the next fold's n rows above any
+    stricter one at most alpha n are wrong, or one. Each fold has a loosest value that it holds so,
+    and the k-th largest of these, of m folds, is exceeded by the next one's with a chance of
+    k / (m + 1) if the folds are exchangeable (split conformal prediction, Vovk et al. 2005, where a
+    fold is one example): k / (m + 1) <= ``delta``, so fewer than nine folds promise nothing.
+
+    Args:
+        values: Shape: (N,).
+        right: Shape: (N,).
+        folds: What each row drifts with. Shape: (N,).
+        delta: The chance that a fold exceeds the rate.
+    """
+    own = [folds == name for name in np.unique(folds)]
+    rank = math.floor(delta * (len(own) + 1))
+    if rank < 1:
+        return {}
+    found = {}
+    for rate, least in thresholds(values, right, delta=delta).items():
+        held = sorted(_held(values[rows], right[rows], rate=float(rate)) for rows in own)
+        found[rate] = max(least, held[-rank])
+    return found
+
+
+def _held(values: Scores, right: Flags, *, rate: float) -> float:
+    """Return the loosest value above which, and above any larger one, a fold holds a rate."""
+    order = np.argsort(-values, kind="stable")
+    wrong = np.cumsum(~right[order])
+    kept = wrong <= np.maximum(1.0, rate * np.arange(1, len(order) + 1))
+    if kept.all():
+        return -math.inf
+    first = int(np.argmin(kept))
+    return float(np.nextafter(values[order[first]], np.inf))
 
 
 def _tail(errors: int, *, n: int, rate: float) -> float:
@@ -208,6 +260,8 @@ class Outputs:
         targets: Label numbers; -1 for a row out of scope. Shape: (N,).
         extra: Further signals, such as those of the decoder. Shape of each: (N,).
         weights: Of the rows where scope is learned; None: all alike. Shape: (N,).
+        folds: What each row drifts with, such as a project; "" for none. None: no row has one.
+            Shape: (N,).
     """
 
     logits: Floats
@@ -215,11 +269,27 @@ class Outputs:
     targets: NDArray[np.int64]
     extra: Mapping[SignalName, Floats] = field(default_factory=dict)
     weights: NDArray[np.float64] | None = None
+    folds: NDArray[np.str_] | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Outputs]) -> Outputs:
+        """Return the rows of several, which have folds and no further signals."""
+        logits, features, targets = (
+            np.concatenate(rows)
+            for rows in zip(
+                *((one.logits, one.features, one.targets) for one in parts), strict=True
+            )
+        )
+        folds = np.concatenate([one.folds for one in parts if one.folds is not None])
+        return cls(logits, features, targets, folds=folds)
 
     def take(self, rows: NDArray[np.int64]) -> Outputs:
         """Return some of the rows."""
         extra = {name: values[rows] for name, values in self.extra.items()}
-        return Outputs(self.logits[rows], self.features[rows], self.targets[rows], extra)
+        folds = None if self.folds is None else self.folds[rows]
+        return Outputs(
+            self.logits[rows], self.features[rows], self.targets[rows], extra, folds=folds
+        )
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -304,19 +374,35 @@ def calibrate(
 def _fit_sources(
     first: Outputs, second: Outputs, fitting: Floats, held: Floats, *, labels: Sequence[str]
 ) -> dict[str, Source]:
-    """Return the calibration of each source of labels; empty if there is one source only."""
+    """Return the calibration of each source of labels; empty for one alone without folds."""
     of_label = np.array([source_of(label) for label in labels])
-    if len(set(of_label.tolist())) < 2:
+    if len(set(of_label.tolist())) < 2 and first.folds is None:
         return {}
     one, other = (of_label[rows.logits.argmax(-1)] for rows in (first, second))
-    return {
-        source: Source(
-            signal=fit_platt(fitting[one == source], first.right[one == source], chance=0.5),
-            conformal=dict(thresholds(held[other == source], second.right[other == source])),
-        )
-        for source in sorted(set(of_label.tolist()))
-        if (one == source).sum() >= _FEWEST_OF_SOURCE
-    }
+    every = np.concatenate([one, other])
+    values, right = np.concatenate([fitting, held]), np.concatenate([first.right, second.right])
+    folds = np.concatenate([_folds(first), _folds(second)])
+    found = {}
+    for source in sorted(set(of_label.tolist())):
+        own = every == source
+        if (folds[own] != "").any():
+            # Folds tell how far rows drift: there are too few to be halved.
+            own &= folds != ""
+            fitted = values[own], right[own]
+            limits = fold_thresholds(*fitted, folds[own])
+        else:
+            fitted = fitting[one == source], first.right[one == source]
+            limits = thresholds(held[other == source], second.right[other == source])
+        if len(fitted[0]) >= _FEWEST_OF_SOURCE:
+            signal = fit_platt(*fitted, chance=0.5)
+            found[source] = Source(signal=signal, conformal=dict(limits))
+    return found
+
+
+def _folds(outputs: Outputs) -> NDArray[np.str_]:
+    if outputs.folds is None:
+        return np.full(len(outputs.targets), "", dtype=np.str_)
+    return outputs.folds
 
 
 def _fit_scope(
