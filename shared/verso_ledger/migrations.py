@@ -71,7 +71,7 @@ class Migrations:
             pipe.hget(key("uids"), state.source)
             pipe.hget(key("collections"), state.source)
             uid, row = pipe.execute()
-        if row is None or Collection.model_validate_json(row) != source:
+        if row is None or collection_rows.load(row) != source:
             return False
         args: list[scalars.Arg] = [
             state.collection, state.source, uid or b"", target.name if target else "",

@@ -17,8 +17,9 @@ import pytest
 
 from verso_client import Client, Document
 from verso_core.errors import DiskFull, QueueFull, RecordCorrupt
-from verso_core.jobs import Collection, Status
+from verso_core.jobs import Status
 from verso_core.record import Entry, bucket_of
+from verso_ledger.codec import collection_rows
 
 if TYPE_CHECKING:
     import redis
@@ -120,7 +121,9 @@ def text_of(value: object) -> str:
 
 def entry_of(ledger: redis.Redis, collection: str, document: str) -> tuple[str, str, bytes]:
     """Return the hash, the field and the bytes where the ledger keeps a short document."""
-    stored = Collection.model_validate_json(text_of(ledger.hget("verso:collections", collection)))
+    row = ledger.hget("verso:collections", collection)
+    assert isinstance(row, bytes)
+    stored = collection_rows.load(row)
     uid = text_of(ledger.hget("verso:uids", collection))
     bucket = bucket_of(document, buckets=stored.buckets)
     name = f"verso:docs:{uid}:{bucket}"

@@ -14,13 +14,15 @@ import redis
 from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document, ScrubState
-from verso_core.jobs import Collection
 from verso_core.record import Entry, bucket_of
+from verso_ledger.codec import collection_rows
 
 
 def _damage(ledger: redis.Redis, collection: str, document: str) -> None:
     """Flip one bit of a stored checksum."""
-    settings = Collection.model_validate_json(ledger.hget("verso:collections", collection) or b"")
+    row = ledger.hget("verso:collections", collection)
+    assert isinstance(row, bytes)
+    settings = collection_rows.load(row)
     uid = ledger.hget("verso:uids", collection)
     assert isinstance(uid, bytes)
     name = f"verso:docs:{uid.decode()}:{bucket_of(document, buckets=settings.buckets)}"

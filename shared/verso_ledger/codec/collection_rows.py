@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Mapping
+from contextlib import suppress
 
-from verso_core.errors import CollectionExists, LedgerBehind
+from pydantic import ValidationError
+
+from verso_core import crc
+from verso_core.errors import CollectionExists, LedgerBehind, RecordCorrupt
 from verso_core.jobs import Collection, CollectionKind
 from verso_core.jobs.fitting import Fitting
 from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
@@ -59,7 +63,7 @@ def stored_collection(stored: bytes, asked: Collection) -> Collection:
     """
     if stored == b"read_only":
         raise LedgerBehind
-    found = Collection.model_validate_json(stored)
+    found = load(stored)
     if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
         raise CollectionExists(
             f"{asked.name!r} exists with precision {found.precision.value} and text policy "
@@ -74,7 +78,7 @@ def collections(
     """Read all collections, by the name that users know, in order."""
     shown = {name: row for name, row in rows.items() if name not in hidden}
     shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
-    return {text(name): Collection.model_validate_json(row) for name, row in sorted(shown.items())}
+    return {text(name): load(row) for name, row in sorted(shown.items())}
 
 
 def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
@@ -102,8 +106,23 @@ def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
     )
 
 
-def dump(collection: Collection) -> str:
-    """Write a collection as it is stored.
+def load(row: bytes) -> Collection:
+    """Read what :func:`dump` wrote; a flipped bit is corrected.
+
+    Rows that were written before there was a CRC are read as they are.
+
+    Raises:
+        RecordCorrupt: more of it is not as it was written.
+    """
+    whole = crc.corrected(row)
+    for stored in (b"" if whole is None else whole[: -crc.CRC_BYTES], row):
+        with suppress(ValidationError):
+            return Collection.model_validate_json(stored)
+    raise RecordCorrupt("what is stored of a collection is damaged")
+
+
+def dump(collection: Collection) -> bytes:
+    """Write a collection as it is stored: as JSON, with a CRC behind it.
 
     An owner, fitted tables and what is as it was before it could be chosen are left out.
     """
@@ -112,4 +131,4 @@ def dump(collection: Collection) -> str:
     without |= {"auto_fit"} if collection.auto_fit else set()
     without |= {"kind"} if collection.kind is CollectionKind.DOCUMENTS else set()
     fields = collection.model_dump(mode="json", exclude=without)
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+    return crc.closed(json.dumps(fields, separators=(",", ":"), sort_keys=True).encode())

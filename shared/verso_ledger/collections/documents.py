@@ -58,7 +58,7 @@ class Locations:
         if uid is None or row is None:
             self._known.pop(name, None)
             raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        location = (scalars.text(uid), Collection.model_validate_json(row).buckets)
+        location = (scalars.text(uid), collection_rows.load(row).buckets)
         self._known[name] = location
         return location
 
@@ -115,7 +115,7 @@ class Documents:
         Raises:
             CollectionUnknown: there is none of this name.
         """
-        return Collection.model_validate_json(self._collection_json(name))
+        return collection_rows.load(self._collection_json(name))
 
     def collection_put(
         self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
@@ -178,7 +178,7 @@ class Documents:
         """
         while True:
             stored = self._collection_json(name)
-            old = Collection.model_validate_json(stored)
+            old = collection_rows.load(stored)
             if codec_id in old.artifacts:
                 return old.artifacts.index(codec_id)
             new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
@@ -198,7 +198,7 @@ class Documents:
         """
         while True:
             stored = self._collection_json(name)
-            changed = change(Collection.model_validate_json(stored))
+            changed = change(collection_rows.load(stored))
             if self._run("collection_swap", [name, stored, collection_rows.dump(changed)]):
                 return changed
 

@@ -51,7 +51,7 @@ class Generations:
         """
         while True:
             stored = self._row(name)
-            old = Collection.model_validate_json(stored)
+            old = collection_rows.load(stored)
             fitting = old.fitting
             if any(one.id == generation.id for one in fitting.generations):
                 return True  # our own call, repeated
@@ -122,7 +122,7 @@ class Generations:
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
         stored = self._row(name)
-        old = Collection.model_validate_json(stored)
+        old = collection_rows.load(stored)
         if generation not in old.artifacts:
             return False
         slot = old.artifacts.index(generation)
