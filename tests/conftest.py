@@ -90,7 +90,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the kernels of log collections while the first tests of several testers run."""
     if getattr(session.config.option, "numprocesses", None):  # of the process that has testers
         compiling = subprocess.Popen([sys.executable, "-m", "verso_codecs.logs.warm"])
-        session.config.add_cleanup(compiling.kill)
+
+        def end() -> None:
+            compiling.kill()
+            compiling.wait()  # else a run that is over first ends in a warning
+
+        session.config.add_cleanup(end)
 
 
 def _server_binary() -> str | None:
