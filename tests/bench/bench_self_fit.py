@@ -3,8 +3,9 @@
 No command is given. Of each set the first 1,000 chunks go into a platform, and the bench waits
 until it has fitted its codec to them, or has found that nothing is gained. Up to 1,000 more prove
 the tables. Where the set has so many, texts come in until 2,000 chunks are there, the second fit is
-awaited, and its tables are proved. What comes then is measured, as the platform counts it
-(`stats`): bytes of patches a chunk.
+awaited, and its tables are proved. Of what comes then an even sample is measured, as the platform
+counts it (`stats`): bytes of patches a chunk. The texts just behind those that were fitted to are
+often more of the same log, and say little of the later ones.
 
 - *unfitted*: the same texts in a collection that was never fitted;
 - *by hand*: the same texts, coded here by tables fitted to the first 1,000 chunks, or to 2,000
@@ -15,8 +16,10 @@ awaited, and its tables are proved. What comes then is measured, as the platform
   once.
 
 A text is cut into its chunks first and each is a document, so that a count of one is a count of the
-other. Limited by the cores: a platform takes in 25 to 75 lines a second on two. With ``--keep`` the
-rows stay in a file, and sets that are in it are not measured again.
+other. Limited by the cores: a platform takes in 25 to 75 lines a second on two. With ``--reckoned``
+there is no platform: the rule of its fits is applied to the first 1,000 chunks and to the first
+2,000 in this process, without the decoder. With ``--keep`` the rows stay in a file, and sets that
+are in it are not measured again.
 """
 
 from __future__ import annotations
@@ -35,15 +38,16 @@ import record_sets
 import sheet
 
 from verso_client import Client, Document, Retries
-from verso_codecs.mixture import MixtureTables
+from verso_codecs.mixture import HISTORY_BYTES, MixtureTables
 from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy
 from verso_core.jobs.collections import Statistics
 from verso_core.record import Codec
 from verso_standalone.stack import Stack, StackConfig, find_artifact
-from verso_worker.records import policy
+from verso_worker.records import generation, policy
 from verso_worker.records.artifact import MixtureCodec, NgramCodec, cutter, ngram_tables
+from verso_worker.records.outputs import Wanted
 from verso_worker.records.recorder import ByteCodec
 
 FIRST = 1000
@@ -62,9 +66,8 @@ def measure(
     found: record_sets.RecordSet, artifact: Path, *, records: int, data: Path, least: int
 ) -> dict[str, Any] | None:
     """Take a set in on a platform that is left to itself; None where it has too few texts."""
-    cut = cutter(manifest.load(artifact)).cut
-    whole = (text for text in (*found.fit, *found.test) if len(text) >= least)
-    texts = list(itertools.islice((chunk for text in whole for chunk in cut(text)), MOST))
+    coder = Coder(artifact)
+    texts = coder.chunks(found, least=least)
     with Running(artifact, data / "fitted", _SETTINGS) as client:
         client.create_collection("texts")
         took = _take(client, texts, until=lambda stats: stats.chunks >= FIRST)
@@ -80,7 +83,7 @@ def measure(
             return None
         _wait(client, lambda stats: stats.verified == stats.documents)
         before = client.stats("texts")
-        test = texts[at : at + records]
+        test = _sample(texts[at:], records)
         _ingest(client, test, first=at)
         after = _wait(client, lambda stats: stats.verified == stats.documents)
         read = client.reconstruct(
@@ -95,8 +98,8 @@ def measure(
     chunks = after.chunks - before.chunks
     stored = after.bytes_patches - before.bytes_patches
     raw = after.bytes_text - before.bytes_text
-    by_hand = _by_hand(artifact, texts[:at], test, most=fitted_to)
-    newest = _by_hand(artifact, texts[:at], test, most=None)
+    by_hand = coder.mean_bytes(test, coder.fitted(texts[:fitted_to]))
+    newest = coder.mean_bytes(test, coder.fitted(texts[:at]))
     return {
         "set": found.name,
         "before": at,
@@ -113,6 +116,102 @@ def measure(
         "kept_unfitted": plain.bytes_entries / plain.bytes_text,
         "waited_s": waited_s,
     }
+
+
+def reckon(
+    found: record_sets.RecordSet, artifact: Path, *, records: int, least: int
+) -> dict[str, Any] | None:
+    """Reckon what a platform that is left to itself would store; None for too few texts."""
+    coder = Coder(artifact)
+    texts = coder.chunks(found, least=least)
+    if len(texts) < FIRST + _STEP:
+        return None
+    at = 2 * FIRST if len(texts) > 2 * FIRST + records else FIRST
+    tables: MixtureTables | None = None
+    packed: list[bytes] = []
+    stored: list[tuple[Codec, int]] = []
+    for count in range(FIRST, at + 1, FIRST):
+        part = (coder.record(chunk, tables) for chunk in texts[len(stored) : count])
+        stored += [(codec, len(payload)) for codec, payload in part]
+        tables = coder.fit(texts[:count], stored, packed) or tables
+    test = _sample(texts[at:], records)
+    before, by_hand = coder.mean_bytes(test, None), coder.mean_bytes(test, coder.fitted(texts[:at]))
+    after = coder.mean_bytes(test, tables)
+    return {
+        "set": found.name,
+        "before": at,
+        "chunks": len(test),
+        "raw": sum(map(len, test)) / len(test),
+        "unfitted": before,
+        "stored": after,
+        "by_hand": by_hand,
+        "newest": by_hand,
+        "ratio": after / by_hand,
+        "tables": sum(map(len, packed)),
+        "stages": ["reckoned"] * len(packed),
+        "kept": None,
+        "kept_unfitted": None,
+        "waited_s": None,
+    }
+
+
+def _sample(later: Sequence[bytes], count: int) -> list[bytes]:
+    """Return texts from all over the later ones."""
+    return list(itertools.islice(record_sets.spread(later, count), count))
+
+
+class Coder:
+    """The codecs of an artifact but its decoder, and the rule of a platform's fits."""
+
+    def __init__(self, folder: Path) -> None:
+        artifact = manifest.load(folder)
+        self._cut = cutter(artifact).cut
+        self._general = ngram_tables(artifact)
+        self._codecs: dict[Codec, ByteCodec] = {
+            Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
+            Codec.NGRAM: NgramCodec(self._general),
+        }
+
+    def chunks(self, found: record_sets.RecordSet, *, least: int) -> list[bytes]:
+        """Return the chunks of a set's texts of ``least`` bytes and more, in their order."""
+        whole = (text for text in (*found.fit, *found.test) if len(text) >= least)
+        cut = (chunk for text in whole for chunk in self._cut(text))
+        return list(itertools.islice(cut, MOST))
+
+    def record(self, chunk: bytes, tables: MixtureTables | None) -> tuple[Codec, bytes]:
+        """Return what a chunk is stored as."""
+        offers = [(Codec.RAW, chunk)]
+        offers += [(name, codec.encode(chunk)) for name, codec in self._codecs.items()]
+        if tables is not None:
+            offers.append((Codec.MIXTURE, MixtureCodec(tables).encode(chunk)))
+        return policy.ordered(offers, CodecPolicy.BALANCED, size_bytes=len(chunk))[0]
+
+    def mean_bytes(self, chunks: Sequence[bytes], tables: MixtureTables | None) -> float:
+        """Return the mean patch bytes of chunks."""
+        return sum(1 + len(self.record(chunk, tables)[1]) for chunk in chunks) / len(chunks)
+
+    def fitted(self, chunks: Sequence[bytes]) -> MixtureTables:
+        """Return tables fitted to chunks, as a fit by hand makes them."""
+        return MixtureTables.fit(chunks, self._general)
+
+    def fit(
+        self, chunks: Sequence[bytes], stored: Sequence[tuple[Codec, int]], packed: list[bytes]
+    ) -> MixtureTables | None:
+        """Fit as a platform does to its newest chunks; add the tables to ``packed`` if they pay."""
+        sizes = itertools.accumulate(map(len, reversed(chunks)))
+        count = sum(size <= HISTORY_BYTES for size in sizes)
+        wanted = Wanted(
+            texts=chunks[-count:],
+            stored=stored[-count:],
+            chunks=len(chunks),
+            policy=CodecPolicy.BALANCED,
+            serving=packed[-1] if packed else None,
+        )
+        made = generation.fit(wanted, self._general).packed
+        if made is None:
+            return None
+        packed.append(made)
+        return generation.unpack(made, self._general)
 
 
 class Running:
@@ -181,28 +280,6 @@ def _wait(client: Client, holds: Any) -> Statistics:
     return stats
 
 
-def _by_hand(
-    folder: Path, before: Sequence[bytes], test: Sequence[bytes], *, most: int | None
-) -> float:
-    """Return the patch bytes a chunk of texts, by tables fitted to the first chunks before."""
-    artifact = manifest.load(folder)
-    cut = cutter(artifact)
-    general = ngram_tables(artifact)
-    first = [chunk for text in before for chunk in cut.cut(text)][:most]
-    tables = MixtureTables.fit(first, general)
-    codecs: dict[Codec, ByteCodec] = {
-        Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
-        Codec.NGRAM: NgramCodec(general),
-        Codec.MIXTURE: MixtureCodec(tables),
-    }
-    total, chunks = 0, [chunk for text in test for chunk in cut.cut(text)]
-    for chunk in chunks:
-        offers = [(Codec.RAW, chunk), *((name, own.encode(chunk)) for name, own in codecs.items())]
-        [best, *_] = policy.ordered(offers, CodecPolicy.BALANCED, size_bytes=len(chunk))
-        total += 1 + len(best[1])
-    return total / len(chunks)
-
-
 def main() -> None:
     """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -211,6 +288,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", help="names of sets; default: all with enough texts")
     parser.add_argument("--records", type=int, default=640, help="texts that are measured")
     parser.add_argument("--least", type=int, default=0, help="bytes of the shortest text taken")
+    parser.add_argument("--reckoned", action="store_true", help="without a platform")
     parser.add_argument("--keep", type=Path, help="file of rows; sets in it are not redone")
     arguments = parser.parse_args()
     paper = sheet.Sheet("self_fit")
@@ -220,14 +298,12 @@ def main() -> None:
     for found in record_sets.record_sets(arguments.data, arguments.sets, fit_bytes=None):
         if found.name in done:
             continue
-        with tempfile.TemporaryDirectory(prefix="verso-", ignore_cleanup_errors=True) as folder:
-            row = measure(
-                found,
-                artifact,
-                records=arguments.records,
-                data=Path(folder),
-                least=arguments.least,
-            )
+        asked = {"records": arguments.records, "least": arguments.least}
+        if arguments.reckoned:
+            row = reckon(found, artifact, **asked)
+        else:
+            with tempfile.TemporaryDirectory(prefix="verso-", ignore_cleanup_errors=True) as folder:
+                row = measure(found, artifact, data=Path(folder), **asked)
         print(json.dumps(row or {"set": found.name, "texts": "too few"}), file=sys.stderr)
         rows += [row] if row else []
         if row and arguments.keep:
