@@ -22,6 +22,7 @@ from verso_core.errors import CollectionBusy, LedgerMisnamed
 from verso_ledger.codec import scalars
 from verso_ledger.connection import connect, translated
 from verso_ledger.keys import key
+from verso_ledger.names import HOME
 from verso_ledger.scripts import Scripts
 
 _BEYOND = 1 << 20
@@ -60,10 +61,19 @@ class Epoch:
     def check_name(self, name: str) -> None:
         """Check that the ledger was named so before, or name it now.
 
+        Only an empty ledger may become one beside the home ledger: collections that were made
+        while it was alone have their names as own names, as those of the home ledger have.
+
         Raises:
-            LedgerMisnamed: it has another name; two addresses may have been exchanged.
+            LedgerMisnamed: it has another name, as when two addresses were exchanged; or it was a
+                platform's only ledger.
         """
         with translated():
+            known = self._redis.get(key("named"))
+            if known is None and name != HOME and self._redis.hlen(key("collections")):
+                raise LedgerMisnamed(
+                    f"expected an empty ledger as {name}, got one with collections"
+                )
             self._redis.setnx(key("named"), name)
             found = scalars.text(cast("bytes", self._redis.get(key("named"))))
         if found != name:

@@ -117,11 +117,13 @@ _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans", "rewritten", "staged", "replicated", "named", "placements", "draining",
+    "orphans", "rewritten", "staged", "replicated",
 )  # fmt: skip
+_NO_STEPS: Final = ("named", "placements", "draining")
+"""Single keys that no script uses: each name in its table costs every step."""
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {
-    name: f"{PREFIX}{name}" for name in _SINGLE
+    name: f"{PREFIX}{name}" for name in (*_SINGLE, *_NO_STEPS)
 }
 """Prefix (with its colon) or full name of each kind of key."""
 
@@ -133,5 +135,5 @@ def key(kind: str, *parts: str | int) -> str:
 
 def lua_table() -> str:
     """Return the names as the Lua table ``K``, which stands before every script."""
-    rows = ",".join(f'{name}="{prefix}"' for name, prefix in NAMES.items())
+    rows = ",".join(f'{name}="{NAMES[name]}"' for name in (*_ONE_FOR_EACH, *_SINGLE))
     return "local K={" + rows + "}\n"

@@ -8,6 +8,9 @@ the *busiest* server, which holds however few cores this machine has. Then the s
 - with collections of unequal sizes (Zipf), which whole collections cannot spread evenly;
 - on a Valkey Cluster of as many nodes, each partition's keys under a hash tag of its own.
 
+All take turns, in short rounds and in random order: other work of the machine slows them alike. In
+a round each server runs its jobs in one go, as many for each as a lone one has: so the caches of a
+core are as warm for one server as for the other, as they would be with a core for each.
 Limited by the servers' CPU; the disk's syncs take time that is not counted.
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -208,59 +212,95 @@ def placed(found: Sequence[Server]) -> dict[str, int]:
     return asyncio.run(place())
 
 
-def independent(count: int, jobs: int, *, skew: float = 0.0) -> dict[str, Any]:
-    """Measure so many independent ledgers."""
-    with servers(count) as found:
-        where = placed(found)
-        names = [HOME_LEDGER, *"bcdefgh"]
-        drivers = [
-            Driver(Ledger.from_url(one.url, name=name))
-            for one, name in zip(found, names, strict=False)
-        ]
-        for name, place in where.items():
-            drivers[place].make(name)
-        for name, place in where.items():
-            drivers[place].run(name, -1)  # scripts are loaded
-        before = [one.cpu_s() for one in found]
-        started = time.perf_counter()
-        steps = sum(driver.steps for driver in drivers)
-        for number, of in enumerate(jobs_of(jobs, skew=skew)):
-            drivers[where[f"c{of}"]].run(f"c{of}", number)
-        return _figures(drivers, found, before, steps, time.perf_counter() - started)
+class Setup:
+    """Servers under one platform, and what their jobs have cost so far.
+
+    Args:
+        kind: how the servers are used.
+        found: the servers.
+        drivers: of each server.
+        where: number of the server of each collection.
+        skew: exponent of Zipf's law by which jobs are of collections; 0: evenly.
+        tags: hash tag of each server's keys, on a cluster.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        found: Sequence[Server],
+        drivers: Sequence[Driver],
+        where: dict[str, int],
+        *,
+        skew: float = 0.0,
+        tags: Sequence[str] = (),
+    ) -> None:
+        self.kind = kind
+        self.found = found
+        self._drivers = drivers
+        self._where = where
+        self._skew = skew
+        self._tags = tags
+        self._spent = [0.0] * len(found)
+        self._steps = 0
+        self._number = 0
+
+    def run(self, jobs: int, *, counted: bool = True) -> None:
+        """Run so many jobs for each server, those of a server one after another."""
+        before = [one.cpu_s() for one in self.found]
+        steps = sum(driver.steps for driver in self._drivers)
+        names = [f"c{of}" for of in jobs_of(jobs * len(self.found), skew=self._skew)]
+        for name in sorted(names, key=lambda name: self._where[name]):
+            place = self._where[name]
+            with tagged(self._tags[place]) if self._tags else contextlib.nullcontext():
+                self._drivers[place].run(name, self._number)
+            self._number += 1
+        if counted:
+            self._steps += sum(driver.steps for driver in self._drivers) - steps
+            after = [one.cpu_s() for one in self.found]
+            self._spent = [
+                sum(row) for row in zip(self._spent, after, (-cpu for cpu in before), strict=True)
+            ]
+
+    def figures(self) -> dict[str, Any]:
+        """Return what the counted jobs have cost."""
+        return {
+            "kind": self.kind,
+            "servers": len(self.found),
+            "steps": self._steps,
+            "busiest_cpu_s": max(self._spent),
+            "all_cpu_s": sum(self._spent),
+            "steps_per_busiest_cpu_s": self._steps / max(self._spent),
+            "cpu_us_per_step": sum(self._spent) / self._steps * 1e6,
+        }
 
 
-def _figures(
-    drivers: Sequence[Driver],
-    found: Sequence[Server],
-    before: Sequence[float],
-    steps: int,
-    seconds: float,
-) -> dict[str, Any]:
-    spent = [one.cpu_s() - cpu for one, cpu in zip(found, before, strict=True)]
-    done = sum(driver.steps for driver in drivers) - steps
-    for driver in drivers:
-        driver.ledger.close()
-    return {
-        "steps": done,
-        "busiest_cpu_s": max(spent),
-        "all_cpu_s": sum(spent),
-        "steps_per_busiest_cpu_s": done / max(spent),
-        "cpu_us_per_step": sum(spent) / done * 1e6,
-        "steps_per_s": done / seconds,
-    }
+def independent(stack: contextlib.ExitStack, count: int, *, skew: float = 0.0) -> Setup:
+    """Return so many independent ledgers."""
+    found = stack.enter_context(servers(count))
+    where = placed(found)
+    names = [HOME_LEDGER, *"bcdefgh"]
+    drivers = [
+        Driver(stack.enter_context(contextlib.closing(Ledger.from_url(one.url, name=name))))
+        for one, name in zip(found, names, strict=False)
+    ]
+    for name, place in where.items():
+        drivers[place].make(name)
+    kind = "independent, Zipf" if skew else "independent"
+    return Setup(kind, found, drivers, where, skew=skew)
 
 
 @contextlib.contextmanager
 def tagged(tag: str) -> Iterator[None]:
     """Name all keys of the ledger under a hash tag, as one slot of a cluster needs."""
-    plain = dict(keys.NAMES)
+    plain, sources = dict(keys.NAMES), scripts.source
+    module: Any = scripts
     keys.NAMES.update({name: f"{{{tag}}}{prefix}" for name, prefix in plain.items()})
-    scripts.source.cache_clear()
+    module.source = sources.__wrapped__  # each ledger's steps are made once, with its names
     try:
         yield
     finally:
         keys.NAMES.update(plain)
-        scripts.source.cache_clear()
+        module.source = sources
 
 
 @contextlib.contextmanager
@@ -295,33 +335,25 @@ def _agreed(client: Any, count: int) -> bool:
     return words["cluster_state"] == "ok" and int(words["cluster_known_nodes"]) == count
 
 
-def in_cluster(count: int, jobs: int) -> dict[str, Any]:
-    """Measure a cluster: a partition a node, whose keys have a hash tag that the node serves."""
-    with cluster(count) as found:
-        probe: Any = redis.Redis.from_url(found[0].url)
-        tags: dict[int, str] = {}
+def in_cluster(stack: contextlib.ExitStack, count: int) -> tuple[Setup, dict[str, Any]]:
+    """Return a cluster with a partition a node, and what differs on it."""
+    found = stack.enter_context(cluster(count))
+    tags: dict[int, str] = {}
+    with redis.Redis.from_url(found[0].url) as client:
+        probe: Any = client
         for number in range(10_000):
             slot = probe.execute_command("CLUSTER", "KEYSLOT", f"{{p{number}}}")
             tags.setdefault(int(slot) * count // _SLOTS, f"p{number}")
-            if len(tags) == count:
-                break
-        refused = untagged(found[0])
-        heard = receivers(found)
-        before = [one.cpu_s() for one in found]
-        drivers = []
-        started = time.perf_counter()
-        for place, tag in sorted(tags.items()):
-            with tagged(tag):
-                driver = Driver(Ledger.from_url(found[place].url))
-                own = [f"c{number}" for number in range(_COLLECTIONS) if number % count == place]
-                for name in own:
-                    driver.make(name)
-                for number in range(jobs // count):
-                    driver.run(own[number % len(own)], number)
-                drivers.append(driver)
-        figures = _figures(drivers, found, before, 0, time.perf_counter() - started)
-        probe.close()
-        return figures | {"untagged": refused, **heard}
+    where = {f"c{number}": number % count for number in range(_COLLECTIONS)}
+    drivers = [
+        Driver(stack.enter_context(contextlib.closing(Ledger.from_url(one.url)))) for one in found
+    ]
+    for name, place in where.items():
+        with tagged(tags[place]):
+            drivers[place].make(name)
+    about = {"untagged": untagged(found[0]), **receivers(found)}
+    ordered = [tags[place] for place in range(count)]
+    return Setup("cluster", found, drivers, where, tags=ordered), about
 
 
 def untagged(server: Server) -> str:
@@ -351,40 +383,31 @@ def receivers(found: Sequence[Server]) -> dict[str, int]:
 def main() -> None:
     """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--jobs", type=int, default=2000, help="of 16 texts each")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=32, help="of a server and round")
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--skew", type=float, default=1.0, help="exponent of Zipf's law")
     arguments = parser.parse_args()
     paper = sheet.Sheet("ledgers")
-    jobs = arguments.jobs
-    rounds: list[dict[str, dict[int, dict[str, Any]]]] = [
-        {
-            "independent": {n: independent(n, jobs) for n in (1, 2, 4)},
-            "skewed": {n: independent(n, jobs, skew=arguments.skew) for n in (1, 4)},
-            "cluster": {4: in_cluster(4, jobs)},
-        }
-        for _ in range(arguments.rounds)
-    ]
-    result = [
-        {"round": number + 1, "kind": kind, "servers": count, **figures}
-        | {"ratio": figures["steps_per_busiest_cpu_s"] / base}
-        for number, one in enumerate(rounds)
-        for base in [one["independent"][1]["steps_per_busiest_cpu_s"]]
-        for kind, own in one.items()
-        for count, figures in own.items()
-    ]
+    with contextlib.ExitStack() as stack:
+        setups = [independent(stack, count) for count in (1, 2, 4)]
+        setups.append(independent(stack, 4, skew=arguments.skew))
+        in_a_cluster, about = in_cluster(stack, 4)
+        setups.append(in_a_cluster)
+        for setup in setups:
+            setup.run(arguments.jobs, counted=False)  # scripts are loaded
+        for _ in range(arguments.rounds):
+            for setup in random.sample(setups, len(setups)):
+                setup.run(arguments.jobs)
+        result = [setup.figures() for setup in setups]
+    base = result[0]["steps_per_busiest_cpu_s"]
+    for one in result:
+        one["ratio"] = one["steps_per_busiest_cpu_s"] / base
     sheet.table(
         "Steps by the CPU of the busiest server",
-        [
-            "round, kind, servers",
-            "steps",
-            "CPU us a step, all servers",
-            "steps a CPU s, busiest",
-            "x one ledger",
-        ],
+        ["kind, servers", "steps", "CPU us a step", "steps a CPU s, busiest", "x one ledger"],
         [
             [
-                f"{one['round']}: {one['kind']}, {one['servers']}",
+                f"{one['kind']}, {one['servers']}",
                 one["steps"],
                 one["cpu_us_per_step"],
                 one["steps_per_busiest_cpu_s"],
@@ -393,7 +416,7 @@ def main() -> None:
             for one in result
         ],
     )
-    paper.finish({"jobs": jobs, "runs": result})
+    paper.finish({"jobs": arguments.jobs, "rounds": arguments.rounds, "runs": result, **about})
 
 
 if __name__ == "__main__":

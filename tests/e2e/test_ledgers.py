@@ -17,8 +17,10 @@ import pytest
 from tests.conftest import ValkeyServer
 
 from verso_client import Document
+from verso_core.errors import BackupInvalid
 from verso_core.jobs import CollectionKind, Precision
 from verso_core.jobs.lines import LinesRequest
+from verso_standalone import backup
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -279,6 +281,39 @@ def test_a_ledger_that_stands_still_does_not_hold_up_the_others(pair: Pair) -> N
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert len(pair.platform.read_all(OTHER, ["d1"])) == 1
+
+
+def test_a_home_ledger_that_stands_still_does_not_hold_up_another(pair: Pair) -> None:
+    """It is the broker as well: workers poll, and slots that listen hear of work."""
+    with pair.platform.client() as client:
+        assert client.ingest(documents(3), collection=OTHER).failed == ()
+        home = pair.platform.pid("valkey")
+        os.kill(home, signal.SIGSTOP)
+        try:
+            assert client.ingest(documents(3), collection=OTHER).failed == ()
+            assert client.search("session 1", collection=OTHER, limit=2).hits
+            assert "home" in client.status().ledgers_away
+        finally:
+            os.kill(home, signal.SIGCONT)
+        deadline = time.monotonic() + 180
+        while not all(one.answers for one in client.ledgers()):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert client.ingest(documents(3), collection=HOME).failed == ()
+
+
+def test_a_backup_holds_every_ledger(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform of one ledger is not restored from it: half of it would be missing."""
+    monkeypatch.setenv("VERSO_LEDGERS", f"b={pair.other.url}")
+    made = backup.save(pair.platform.data, tmp_path / "copy")
+    assert {"ledger.rdb", "ledger-b.rdb"} <= made.files.keys()
+    with pytest.raises(BackupInvalid):
+        backup.restore(tmp_path / "copy", tmp_path / "restored")
+    with pair.platform.client() as client:  # neither ledger is frozen any more
+        client.create_collection("thawed")
+        client.delete_collection("thawed")
 
 
 def test_exchanged_addresses_are_refused(pair: Pair, tmp_path: Path) -> None:

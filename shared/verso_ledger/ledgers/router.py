@@ -19,6 +19,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from verso_core.errors import JobUnknown, LedgerUnavailable
@@ -203,8 +204,9 @@ class Ledgers:
         if not self.several:
             return await self.home.collections()
         self._held |= await self.each(lambda one: one.collections())
-        if self.home.name not in self._away:
-            self._draining = await self._ask(self.home, lambda home: home.placements.drained())
+        with suppress(LedgerUnavailable):  # that of before holds while the home ledger is away
+            if self.home.name not in self._away:
+                self._draining = await self._ask(self.home, lambda home: home.placements.drained())
         merged: dict[str, Collection] = {}
         where: dict[str, AsyncLedger] = {}
         for one in self.all:

@@ -238,6 +238,18 @@ def test_a_ledger_keeps_the_name_it_was_given(pair: Pair) -> None:
         pair.sync["b"].epoch.check_name("c")
 
 
+def test_a_ledger_that_was_alone_does_not_become_one_of_several(
+    pair: Pair, new_collection: Callable[..., Collection]
+) -> None:
+    """Its collections have plain own names, which may be those of the home ledger."""
+    alone = Ledger(connect(pair.servers["b"].url))
+    alone.documents.collection_put(new_collection("default"))
+    with pytest.raises(LedgerMisnamed):
+        pair.sync["b"].epoch.check_name("b")
+    alone.epoch.check_name("home")
+    alone.close()
+
+
 def test_an_index_finds_jobs_and_collections(
     pair: Pair, new_job: Callable[..., NewJob], new_collection: Callable[..., Collection]
 ) -> None:

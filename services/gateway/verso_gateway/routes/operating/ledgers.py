@@ -52,7 +52,7 @@ async def _described(context: Context) -> LedgerList:
     ledgers = context.ledgers
     servers = await ledgers.servers()
     held = await ledgers.counts()
-    draining = await ledgers.home.placements.drained()
+    draining = ledgers.draining if ledgers.several else await ledgers.home.placements.drained()
     return LedgerList(
         ledgers=tuple(
             _view(one, servers.get(one.name), held=held, draining=one.name in draining)
