@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,9 @@ from verso_client import Document
 from verso_core.errors import BackupInvalid
 from verso_core.jobs import CollectionKind, Precision
 from verso_core.jobs.lines import LinesRequest
+from verso_ledger.epoch import Epoch
 from verso_standalone import backup
+from verso_worker.stores.backup import other_ledgers
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -309,6 +312,8 @@ def test_a_backup_holds_every_ledger(
     monkeypatch.setenv("VERSO_LEDGERS", f"b={pair.other.url}")
     made = backup.save(pair.platform.data, tmp_path / "copy")
     assert {"ledger.rdb", "ledger-b.rdb"} <= made.files.keys()
+    with closing(Epoch.from_url(pair.other.url)) as epoch:
+        assert other_ledgers(tmp_path / "copy")["b"].epoch == epoch.current().epoch
     with pytest.raises(BackupInvalid):
         backup.restore(tmp_path / "copy", tmp_path / "restored")
     with pair.platform.client() as client:  # neither ledger is frozen any more

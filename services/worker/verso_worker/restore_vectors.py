@@ -1,44 +1,61 @@
 """Restore a backup to a Qdrant server: ``python -m verso_worker.restore_vectors DIR``.
 
 It is for a platform on many machines, whose Redis or Valkey was started with the backup's
-``ledger.rdb`` and whose gateways, workers and keepers do not run yet. It may be repeated after a
-failure. On one machine ``verso restore`` does all of it.
+``ledger.rdb``, each further ledger with its ``ledger-NAME.rdb``, and whose gateways, workers and
+keepers do not run yet. It may be repeated after a failure. On one machine ``verso restore`` does
+all of it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from verso_core import files
 from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
 from verso_core.errors import BackupInvalid
-from verso_ledger.epoch import Epoch
+from verso_core.settings import HOME_LEDGER, LedgerAddress
+from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores import points_file
-from verso_worker.stores.backup import run_command
+from verso_worker.stores.backup import other_ledgers, run_command
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 
-def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) -> Backup:
-    """Restore vectors and artifacts, and let the ledger begin a new epoch.
+def fill(
+    folder: Path,
+    *,
+    redis_url: str,
+    vectors: QdrantVectors,
+    data: Path,
+    others: Sequence[LedgerAddress] = (),
+) -> Backup:
+    """Restore vectors and artifacts, and let each ledger begin a new epoch.
 
     Args:
         folder: the backup.
         redis_url: a ledger that holds the backup's ``ledger.rdb``.
         vectors: the store that receives the points; existing collections are completed.
         data: the workers' data folder.
+        others: the other ledgers, each with the backup's copy of it.
 
     Raises:
-        BackupInvalid: the backup is altered, is one of an embedded store, or is not this ledger's.
+        BackupInvalid: the backup is altered, is one of an embedded store, or is not of these
+            ledgers.
     """
     backup = check(folder)
-    with closing(Epoch.from_url(redis_url)) as epoch:
-        known = epoch.current()
-        if backup.epoch not in (known.epoch, known.before) or known.seq < backup.seq:
-            raise BackupInvalid("expected a ledger that was started with this backup's ledger.rdb")
+    copied = {HOME_LEDGER: EpochState(backup.epoch, "", backup.seq), **other_ledgers(folder)}
+    addresses = {HOME_LEDGER: redis_url, **dict(others)}
+    if copied.keys() != addresses.keys():
+        raise BackupInvalid(f"expected the ledgers {', '.join(copied)}, got {', '.join(addresses)}")
+    with ExitStack() as stack:
+        epochs = {
+            name: stack.enter_context(closing(Epoch.from_url(url)))
+            for name, url in addresses.items()
+        }
+        old = [name for name, epoch in epochs.items() if _is_copy(epoch, copied[name], of=name)]
         for name in backup.collections:
             settings, pages = points_file.read(folder / VECTORS_NAME / name)
             space = settings.space
@@ -54,9 +71,22 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
         for name in KEPT_NAMES:
             if (folder / name).is_dir():
                 files.copy_tree(folder / name, data / name, merge=True)
-        if known.epoch == backup.epoch:
-            epoch.start_new()
+        for name in old:
+            epochs[name].start_new()
     return backup
+
+
+def _is_copy(epoch: Epoch, copied: EpochState, *, of: str) -> bool:
+    """Whether a ledger is still in the epoch that it was copied in.
+
+    Raises:
+        BackupInvalid: it does not hold the backup's copy.
+    """
+    known = epoch.current()
+    if copied.epoch not in (known.epoch, known.before) or known.seq < copied.seq:
+        file = "ledger.rdb" if of == HOME_LEDGER else f"ledger-{of}.rdb"
+        raise BackupInvalid(f"expected a ledger that was started with this backup's {file}")
+    return known.epoch == copied.epoch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +101,8 @@ def _restore(folder: Path, settings: WorkerSettings) -> int:
         settings.qdrant_url, api_key=settings.qdrant_api_key, replication=settings.replication
     )
     with closing(store):
-        made = fill(folder, redis_url=settings.redis_url, vectors=store, data=settings.data)
+        home, *others = settings.ledger_addresses
+        made = fill(folder, redis_url=home.url, vectors=store, data=settings.data, others=others)
     return len(made.collections)
 
 

@@ -20,7 +20,7 @@ from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.jobs.sources import Connected, Ledgers, Source
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.models.canary import ArtifactCanary
+from verso_worker.models.canary import ArtifactCanary, Tries
 from verso_worker.models.comparison import Comparisons, Margins
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
@@ -118,6 +118,7 @@ class Pipelines:
         texts: texts that were read lately, by own name and hash.
         coded: chunks that were ingested lately.
         kernels: those of the codec of lines.
+        tries: how often a canary was tried.
     """
 
     served: Served
@@ -125,6 +126,7 @@ class Pipelines:
     texts: Cache[bytes]
     coded: Cache[Coded]
     kernels: Kernels
+    tries: Tries
 
     @classmethod
     def of(cls, served: Served, vectors: Vectors) -> Pipelines:
@@ -132,7 +134,7 @@ class Pipelines:
         settings, metrics = served.settings, served.metrics
         texts: Cache[bytes] = Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache)
         coded: Cache[Coded] = Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache)
-        return cls(served, vectors, texts, coded, Kernels())
+        return cls(served, vectors, texts, coded, Kernels(), Tries())
 
     def source(self, one: Connected, stack: ExitStack, *, queues: Iterable[Queue]) -> Source:
         """Return a ledger that answers, as the slots use it; its collections are ready then.
@@ -166,7 +168,7 @@ class Pipelines:
                 inline_bytes=settings.result_inline_bytes,
                 floor_bytes=settings.free_floor_mib << 20,
             ),
-            canary=_canary(served, make=make),
+            canary=_canary(served, make=make, tries=self.tries),
         )
         subscribers = {queue: WorkSubscriber(one.client, queue) for queue in queues}
         return Source(ledger, executor, leases, subscribers)
@@ -192,7 +194,7 @@ class Pipelines:
         )
 
 
-def _canary(served: Served, *, make: Callable[[Models], Pipeline]) -> ArtifactCanary:
+def _canary(served: Served, *, make: Callable[[Models], Pipeline], tries: Tries) -> ArtifactCanary:
     watcher = served.watcher
     return ArtifactCanary(
         served.artifacts,
@@ -202,6 +204,7 @@ def _canary(served: Served, *, make: Callable[[Models], Pipeline]) -> ArtifactCa
         comparisons=served.comparisons,
         trial=watcher.trial,
         on_tried=watcher.tried,
+        tries=tries,
     )
 
 

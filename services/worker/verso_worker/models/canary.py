@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -67,6 +68,16 @@ def verdict(passed: int, failed: int, error: BaseException) -> str | None:
     return f"{failed} of {runs} slices failed, the last with {name}"
 
 
+@dataclass(slots=True)
+class Tries:
+    """How many slices the newest canary has passed and failed, over all ledgers of a worker."""
+
+    codec: str = ""
+    passed: int = 0
+    failed: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 class ArtifactCanary:
     """Counts the successes and failures of an artifact's canary.
 
@@ -78,6 +89,7 @@ class ArtifactCanary:
         comparisons: compares the canary with the stable artifact; None compares nothing.
         trial: returns the name of the canary's trial; None without one.
         on_tried: called with the canary's codec and how many slices it has passed and failed.
+        tries: counts these, where the canary's slices are of several ledgers.
     """
 
     def __init__(
@@ -90,6 +102,7 @@ class ArtifactCanary:
         comparisons: Comparisons | None = None,
         trial: Callable[[], str | None] = lambda: None,
         on_tried: Callable[[str, int, int], None] = lambda _codec, _passed, _failed: None,
+        tries: Tries | None = None,
     ) -> None:
         self._models = models
         self._metrics = metrics
@@ -98,10 +111,7 @@ class ArtifactCanary:
         self._comparisons = comparisons
         self._trial = trial
         self._on_tried = on_tried
-        self._lock = threading.Lock()
-        self._codec = ""
-        self._passed = 0
-        self._failed = 0
+        self._tries = tries or Tries()
 
     def pipeline(self, job_id: str) -> Pipeline | None:
         """Return a pipeline that uses the canary; None for a job outside the canary's share."""
@@ -109,9 +119,10 @@ class ArtifactCanary:
         if models is None:
             return None
         codec = models.current().codec
-        with self._lock:
-            if codec != self._codec:  # a new canary starts with counts of zero
-                self._codec, self._passed, self._failed = codec, 0, 0
+        tries = self._tries
+        with tries.lock:
+            if codec != tries.codec:  # a new canary starts with counts of zero
+                tries.codec, tries.passed, tries.failed = codec, 0, 0
         return self._make(models)
 
     def run(
@@ -181,9 +192,10 @@ class ArtifactCanary:
     def passed(self) -> None:
         """Count a slice that succeeded with the canary."""
         self._metrics.canary_slice("passed")
-        with self._lock:
-            self._passed += 1
-            self._on_tried(self._codec, self._passed, self._failed)
+        tries = self._tries
+        with tries.lock:
+            tries.passed += 1
+            self._on_tried(tries.codec, tries.passed, tries.failed)
 
     def failed(self, error: BaseException) -> bool:
         """Count an error, unless the canary is not to blame for it.
@@ -194,18 +206,19 @@ class ArtifactCanary:
         if isinstance(error, NOT_ITS_FAULT):
             return False
         self._metrics.canary_slice("failed")
-        with self._lock:
-            self._failed += 1
-            self._on_tried(self._codec, self._passed, self._failed)
-            reason = verdict(self._passed, self._failed, error)
+        tries = self._tries
+        with tries.lock:
+            tries.failed += 1
+            self._on_tried(tries.codec, tries.passed, tries.failed)
+            reason = verdict(tries.passed, tries.failed, error)
         if reason is not None:
-            self._withdraw(self._codec, reason)
+            self._withdraw(tries.codec, reason)
         return True
 
     def misread(self, count: int) -> None:
         """Withdraw the canary because ``count`` of its records did not read back."""
         self._metrics.canary_slice("failed")
-        self._withdraw(self._codec, f"{count} records did not read back")
+        self._withdraw(self._tries.codec, f"{count} records did not read back")
 
 
 def _is_compared(work: AnySlice) -> bool:

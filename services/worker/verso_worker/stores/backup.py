@@ -15,6 +15,7 @@ A backup that fails leaves no folder under the requested name.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -31,7 +32,7 @@ from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, sea
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
 from verso_core.settings import LedgerAddress
 from verso_ledger.dump import dump
-from verso_ledger.epoch import Epoch
+from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.edge.client import EdgeVectors
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     VectorStore = EdgeVectors | QdrantVectors
 
+OTHERS_NAME = "ledgers.json"
+"""Says where the ledgers were whose copies lie beside that of the home ledger."""
 FREEZE_S = 60.0
 """A freeze lapses after so many seconds without a renewal."""
 COPY_TIMEOUT_S = 3600.0
@@ -81,13 +84,18 @@ def take(
         with ExitStack() as stack:
             epoch = stack.enter_context(closing(Epoch.from_url(redis_url)))
             freezes = [stack.enter_context(_frozen(epoch))]
+            states: dict[str, EpochState] = {}
             for one in others:
                 other = stack.enter_context(closing(Epoch.from_url(one.url)))
                 freezes.append(stack.enter_context(_frozen(other)))
+                states[one.name] = other.current()
             known = epoch.current()
             dump(redis_url, draft / LEDGER_NAME)
             for one in others:
                 dump(one.url, draft / f"ledger-{one.name}.rdb")
+            if others:
+                rows = {name: (state.epoch, state.seq) for name, state in states.items()}
+                (draft / OTHERS_NAME).write_text(json.dumps(rows), encoding="ascii")
             (draft / VECTORS_NAME).mkdir()
             counts = {
                 name: vectors.copy(name, draft / VECTORS_NAME / name) for name in vectors.names()
@@ -104,6 +112,13 @@ def take(
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return made
+
+
+def other_ledgers(folder: Path) -> dict[str, EpochState]:
+    """Return where the ledgers of a backup were, but the home ledger, by their names."""
+    path = folder / OTHERS_NAME
+    rows = json.loads(path.read_text(encoding="ascii")) if path.exists() else {}
+    return {name: EpochState(epoch, "", seq) for name, (epoch, seq) in rows.items()}
 
 
 class Freeze:
