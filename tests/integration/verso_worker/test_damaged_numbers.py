@@ -89,7 +89,7 @@ def test_a_damaged_entry_of_a_later_write_is_left_to_that_ones_slice(stores: Sto
     store(stores, {"a": b"the later text"})
     alter_head(stores, "a", 8 * 12)
     assert stores.stored("a").damaged
-    stores.dispatcher._executor._verify_delay_s = (
+    stores.dispatcher._sources[0].executor._verify_delay_s = (
         0.05  # so that the older slice, which is first, does not come again at once
     )
     stores.dispatcher.run_queue(Queue.SCRUB)
