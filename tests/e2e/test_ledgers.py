@@ -19,7 +19,7 @@ from tests.conftest import ValkeyServer
 
 from verso_client import Document
 from verso_core.errors import BackupInvalid
-from verso_core.jobs import CollectionKind, Precision
+from verso_core.jobs import CollectionKind, Precision, Status
 from verso_core.jobs.lines import LinesRequest
 from verso_ledger.epoch import Epoch
 from verso_standalone import backup
@@ -266,6 +266,55 @@ def test_a_dead_ledger_stops_only_its_own_collections_and_loses_nothing(pair: Pa
         assert set(pair.platform.read_all(OTHER, [f"late{n}" for n in range(50)]).values()) == {
             b"late"
         }
+
+
+def test_nothing_acknowledged_is_lost_while_either_ledger_is_killed_under_load(pair: Pair) -> None:
+    accepted: dict[str, dict[str, str]] = {HOME: {}, OTHER: {}}
+    over = threading.Event()
+
+    def send(name: str) -> None:
+        number = 0
+        with pair.http() as http:
+            while not over.is_set():
+                texts = {f"load-{number}-{n}": f"text {number} {n} of {name}" for n in range(8)}
+                body = [{"id": key, "text": text} for key, text in texts.items()]
+                number += 1
+                try:
+                    sent = http.post("/v1/ingest", json={"collection": name, "documents": body})
+                except httpx2.TransportError:
+                    continue
+                if sent.status_code == 202:
+                    accepted[name] |= texts
+                    time.sleep(0.25)  # a busy machine takes in some tens a second
+                else:
+                    assert sent.status_code == 503, sent.text
+                    time.sleep(0.1)
+
+    senders = [threading.Thread(target=send, args=(name,)) for name in accepted]
+    for sender in senders:
+        sender.start()
+    try:
+        for _ in range(2):
+            time.sleep(2.0)
+            pair.other.kill()
+            time.sleep(1.0)
+            pair.other.start()
+            time.sleep(2.0)
+            pair.platform.kill("valkey")  # it is started again by what started it
+    finally:
+        time.sleep(2.0)
+        over.set()
+        for sender in senders:
+            sender.join()
+    with pair.platform.client(patience_s=180.0) as client:
+        for name, texts in accepted.items():
+            assert len(texts) >= 40
+            deadline = time.monotonic() + 240
+            while any(client.jobs(status=one) for one in (Status.QUEUED, Status.RUNNING)):
+                assert time.monotonic() < deadline, client.status().queues
+                time.sleep(0.5)
+            read = pair.platform.read_all(name, list(texts))
+            assert read == {key: text.encode() for key, text in texts.items()}
 
 
 def test_a_ledger_that_stands_still_does_not_hold_up_the_others(pair: Pair) -> None:
