@@ -172,6 +172,7 @@ def _head(options: argparse.Namespace) -> None:
                 out_dir=options.out,
                 work=options.work,
                 on_progress=lambda p: bar.update(round(100 * p.share) - bar.n),
+                weights=options.weights,
             ),
         )
     print(f"{head.name}/{head.version}")
@@ -196,6 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
     head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
+    head.add_argument("--weights", type=Path, help="a head that answers, to choose thresholds of")
 
     tables = command("quality", _quality, "measure the heads on public sets and write a page")
     tables.add_argument("--artifact", type=Path, required=True)

@@ -22,6 +22,8 @@ class Job:
         artifact: Whose encoder the head reads.
         out_dir: ``models/heads``.
         work: For vectors and checkpoints; a later run goes on from there.
+        weights: Folder of a head that answers: its weights are kept, and only what is chosen on
+            validation rows is made again.
     """
 
     data: Path
@@ -30,6 +32,7 @@ class Job:
     work: Path
     on_progress: OnProgress
     should_stop: ShouldStop = lambda: False
+    weights: Path | None = None
 
 
 def load_recipe(name_or_path: str) -> HeadRecipe:
@@ -41,9 +44,10 @@ def load_recipe(name_or_path: str) -> HeadRecipe:
     return recipes.parse(config.read(name_or_path, config.RECIPES / "heads"))
 
 
-def command(recipe: HeadRecipe) -> str:
-    """The command that makes the head of a recipe."""
-    return f"python -m studies head --recipe {recipe.name}"
+def command(recipe: HeadRecipe, *, weights: str = "") -> str:
+    """The command that makes the head of a recipe, with the weights of another version or not."""
+    kept = f" --weights {weights}" if weights else ""
+    return f"python -m studies head --recipe {recipe.name}{kept}"
 
 
 def digest(examples: Sequence[object]) -> str:

@@ -59,8 +59,13 @@ def train(recipe: HeadRecipe, job: Job) -> heads.Head:
     """Train, measure and write the head of a recipe.
 
     Raises:
-        RecipeInvalid: the recipe names sets that no head is made of.
+        RecipeInvalid: the recipe names sets that no head is made of, or weights are given to one
+            that does not answer.
+        HeadInvalid: the weights given do not fit the recipe.
+        SpaceMismatch: the weights given read another space.
     """
+    if job.weights is not None and recipe.task is not Task.ANSWER:
+        raise RecipeInvalid(f"expected a recipe that answers for given weights, got {recipe.task}")
     torch.set_num_threads(recipe.threads)
     made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
     return made(recipe, job)
@@ -192,6 +197,11 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     config = recipe.answer
     torch.manual_seed(recipe.seed)
     module = reader.Reader(base, config, layers=(config.layers, *config.beside))
+    if job.weights is not None:
+        space = manifest.load(job.artifact).manifest.space.id
+        start = graph.load(job.weights, space=space)
+        start.restore(module.only(config.layers))
+        return _ship_reader(recipe, job, base, module, config, of=start.head)
     asked = squad.read(job.data, Part.TRAIN)
     share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
     if share < 1.0:
@@ -225,7 +235,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
         run.train(on_progress=job.on_progress, should_stop=job.should_stop)
         (folder / "finished").touch()
     backbone.restore(module, load_file(folder / "adapter.safetensors"))
-    return _ship_reader(recipe, job, base, module, config, rows=digest([*main, *short]))
+    return _ship_reader(recipe, job, base, module, config, of=digest([*main, *short]))
 
 
 def _ship_reader(
@@ -235,13 +245,17 @@ def _ship_reader(
     module: reader.Reader,
     config: AnswerConfig,
     *,
-    rows: str,
+    of: str | heads.Head,
 ) -> heads.Head:
+    """Choose the thresholds, measure and write: of the digest of rows, or of a head's weights."""
     only = module.only(config.layers)
     dev, rest = (squad.read(job.data, part) for part in (Part.DEV, Part.EVAL))
     encode = EncoderGraph(job.artifact, threads=recipe.threads).encode
     figures = reading.measured(only, base, config, encode=encode, validation=dev, test=rest)
     notes = [*_READER_NOTES, reading.threshold_note(figures)]
+    rows, kept = (of, "") if isinstance(of, str) else (of.lineage.data_sha256, of.version)
+    if not isinstance(of, str):
+        notes += ["", _kept_note(of)]
     if figures.relevance is not None:
         notes += ["", reading.relevance_note(figures.relevance)]
     samples = [
@@ -263,7 +277,7 @@ def _ship_reader(
         provenance=Provenance(
             ("qa_squad (training articles)", "qa_qamr"),
             "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
-            command(recipe),
+            command(recipe, weights=kept),
             rows,
         ),
         card=shipping.reader(
@@ -298,6 +312,14 @@ def _ship_reader(
     )
     folder = shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)
     return heads.load(folder).head
+
+
+def _kept_note(start: heads.Head) -> str:
+    """Return the sentence of a card on weights that another version has too."""
+    return (
+        f"No weight was trained for this version: they are those of {start.version}, of "
+        f"{start.created:%Y-%m-%d}, made by `{start.lineage.command}`."
+    )
 
 
 def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
