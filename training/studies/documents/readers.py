@@ -173,8 +173,8 @@ def mixing_weights(said: Said) -> Tensor:
     return log.detach().exp().clamp(0.01, 20.0)
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference mode: weights are fitted to mix what is returned
 def read_logits(reader: ChunkReader, part: Part) -> Tensor:
     """Return the log probabilities of documents that have vectors. Shape: (N, C)."""
     found = [reader(b.vectors, b.mask) for b in batches(part.documents)]
-    return torch.cat(found).log_softmax(-1).clone()
+    return torch.cat(found).log_softmax(-1)

@@ -131,3 +131,26 @@ def test_layers_are_fitted_on_all_rows_and_judged_by_folds_held_out(kind: Folds)
     batch = [one.inputs() for one in validation.documents[-6:]]
     said = model(*(torch.from_numpy(np.stack([row[name] for row in batch])) for name in batch[0]))
     assert (said[0].argmax(-1) == 1).all()
+
+
+def test_a_source_without_folds_is_fitted_beside_one_that_has_some() -> None:
+    rng = np.random.default_rng(0)
+    folds = {"a": [0, 1, 2, 3] * 8, "b": [0, 1, 2, 3] * 8}
+    train, validation = _part(folds, rng), _part({"c": [0, 1, 2, 3] * 4}, rng)
+    _, held = fit(
+        ClassifyConfig(l2=(1e-3,), buckets=31, iterations=40, folds={"line": Folds.OTHERS}),
+        train=train,
+        validation=validation,
+        labels=("line/down", "line/up", "text/long", "text/short"),
+        seed=0,
+        on_progress=lambda _: None,
+        should_stop=lambda: False,
+    )
+    assert held is not None
+    assert held.folds is not None
+    text = held.targets >= 2
+    # every row of the source with folds, and the validation rows of the other
+    assert text.sum() == 8
+    assert (~text).sum() == 40
+    assert set(held.folds[text]) == {""}
+    assert held.right.all()
