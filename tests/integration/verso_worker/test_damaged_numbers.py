@@ -89,9 +89,9 @@ def test_a_damaged_entry_of_a_later_write_is_left_to_that_ones_slice(stores: Sto
     store(stores, {"a": b"the later text"})
     alter_head(stores, "a", 8 * 12)
     assert stores.stored("a").damaged
-    stores.dispatcher._sources[0].executor._verify_delay_s = (
-        0.05  # so that the older slice, which is first, does not come again at once
-    )
+    [source] = stores.dispatcher._sources
+    # so that the older slice, which is first, does not come again at once
+    source.executor._verify_delay_s = 0.05
     stores.dispatcher.run_queue(Queue.SCRUB)
     assert not stores.stored("a").damaged
     time.sleep(0.05)
