@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from verso_core import crc, frame
+from verso_core import frame
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Kind, SliceSpec
 
 
@@ -72,9 +72,8 @@ def _spec(kind: Kind, params: Mapping[str, Any], items: list[Item]) -> SliceSpec
 
 
 def read_slice(payload: bytes) -> Slice:
-    """Read a payload, with a CRC behind it or as earlier versions wrote it."""
-    whole = payload[: -crc.CRC_BYTES] if crc.intact(payload) else payload
-    header, blobs = frame.unpack(whole)
+    """Read a payload."""
+    header, blobs = frame.unpack(payload)
     items = []
     for item in header["items"]:
         index = item.get("blob")

@@ -6,9 +6,10 @@ are frames (:mod:`verso_core.frame`) whose header holds one object for each item
 every item has a result or an error of its own, and a bad text never fails the others.
 
 The gateway writes payloads with :func:`cut`, the worker reads them with :func:`read_slice`. A
-payload states the version of its format: one without is of version 0, which differs in nothing
-else from version 1; behind one of version 2 there is a CRC (:mod:`verso_core.crc`), since texts and
-lines that wait stand in the ledger once, and what they are stored as is compared with them.
+payload states the version of its format; one without is of version 0, which differs in nothing
+else. Its last blob is a CRC of all before it (:mod:`verso_core.crc`), since texts and lines that
+wait stand in the ledger once, and what they are stored as is compared with them. Workers of before
+the CRC read such a payload too: no item names that blob.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from verso_core.jobs.models import (
     Rejected,
 )
 
-VERSION = 2
+VERSION = 1
 """Version of the payloads that this code writes; earlier ones are read as well."""
 
 SLICE_ITEMS = 64
@@ -57,7 +58,7 @@ SLICE_COST = 128 * 1024
 """Cost of a slice of work that may be cut by it; some two seconds of two cores."""
 
 _ALL = 1 << 30
-_CLOSED = 2  # since this version a CRC is behind the frame
+_CHECK = "crc32"  # a payload whose header says so has a CRC
 
 P = TypeVar("P", bound=Params)
 I = TypeVar("I")  # noqa: E741 - an item, beside P and R
@@ -213,7 +214,9 @@ def cut(
 def _packed(
     head: Mapping[str, Any], headers: Sequence[dict[str, Any]], blobs: Sequence[bytes]
 ) -> bytes:
-    return crc.closed(frame.pack({**head, "items": headers}, blobs))
+    checked = {**head, "check": _CHECK, "items": headers}
+    packed = frame.pack(checked, [*blobs, bytes(crc.CRC_BYTES)])
+    return crc.closed(packed[: -crc.CRC_BYTES])
 
 
 def cut_lines(params: lines.IngestLinesParams, item: lines.LinesItem) -> SliceSpec:
@@ -229,6 +232,9 @@ def read_slice(payload: bytes) -> AnySlice:
         FrameInvalid: the payload is not a slice, is damaged, or of a later version.
     """
     header, blobs = _unpacked(payload)
+    version = header.get("version", 0)
+    if version not in range(VERSION + 1):
+        raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
     try:
         kind = Kind(header["kind"])
         params = CONTRACTS[kind].params.model_validate(header["params"])
@@ -241,17 +247,23 @@ def read_slice(payload: bytes) -> AnySlice:
 
 def _unpacked(payload: bytes) -> tuple[dict[str, Any], list[bytes]]:
     """Return the header and the blobs of a payload, as they were written."""
-    whole, found = crc.corrected(payload), None
-    if whole is not None:
-        with suppress(FrameInvalid):  # bytes of an earlier version may end in their CRC by chance
-            found = frame.unpack(whole[: -crc.CRC_BYTES])
-    header, blobs = frame.unpack(payload) if found is None else found
-    version = header.get("version", 0)
-    if version not in range(VERSION + 1):
-        raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
-    if (version >= _CLOSED) != (found is not None):
+    right = crc.corrected(payload)
+    if right is not None:
+        with suppress(FrameInvalid):
+            header, blobs = frame.unpack(right)
+            if header.get("check") == _CHECK:
+                return header, blobs[:-1]
+    # written before there was a CRC, or damaged in more than one bit
+    header, blobs = frame.unpack(payload)
+    if "check" in header or len(blobs) > _named_blobs(header):
         raise FrameInvalid("expected a slice and its CRC, got other bytes")
     return header, blobs
+
+
+def _named_blobs(header: Mapping[str, Any]) -> int:
+    items = header.get("items")
+    rows = items if isinstance(items, list) else []
+    return sum(isinstance(item, dict) and "blob" in item for item in rows)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Mapping
-from contextlib import suppress
 
 from pydantic import ValidationError
 
@@ -20,6 +19,8 @@ from verso_ledger.names import HOME
 
 MAX_BUCKET_VALUE_BYTES = 1024
 """Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
+
+_BLANKS = 8 * crc.CRC_BYTES
 
 
 def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:
@@ -114,21 +115,41 @@ def load(row: bytes) -> Collection:
     Raises:
         RecordCorrupt: more of it is not as it was written.
     """
-    whole = crc.corrected(row)
-    for stored in (b"" if whole is None else whole[: -crc.CRC_BYTES], row):
-        with suppress(ValidationError):
-            return Collection.model_validate_json(stored)
-    raise RecordCorrupt("what is stored of a collection is damaged")
+    stored = row
+    if not row.endswith(b"}"):
+        checked = crc.corrected(row[:-_BLANKS] + _from_blanks(row[-_BLANKS:]))
+        stored = b"" if checked is None else checked[: -crc.CRC_BYTES]
+    try:
+        return Collection.model_validate_json(stored)
+    except ValidationError as exc:
+        raise RecordCorrupt("what is stored of a collection is damaged") from exc
 
 
 def dump(collection: Collection) -> bytes:
-    """Write a collection as it is stored: as JSON, with a CRC behind it.
+    """Write a collection as it is stored: as JSON, with a CRC in blanks behind it.
 
-    An owner, fitted tables and what is as it was before it could be chosen are left out.
+    Processes of before the CRC read JSON and pass over blanks, so they read such a row too. An
+    owner, fitted tables and what is as it was before it could be chosen are left out.
     """
     without = {"owner"} if collection.owner is None else set()
     without |= {"fitting"} if collection.fitting == Fitting() else set()
     without |= {"auto_fit"} if collection.auto_fit else set()
     without |= {"kind"} if collection.kind is CollectionKind.DOCUMENTS else set()
     fields = collection.model_dump(mode="json", exclude=without)
-    return crc.closed(json.dumps(fields, separators=(",", ":"), sort_keys=True).encode())
+    checked = crc.closed(json.dumps(fields, separators=(",", ":"), sort_keys=True).encode())
+    return checked[: -crc.CRC_BYTES] + _to_blanks(checked[-crc.CRC_BYTES :])
+
+
+def _to_blanks(check: bytes) -> bytes:
+    """Write a CRC as spaces (0) and tabs (1)."""
+    bits = f"{int.from_bytes(check):0{_BLANKS}b}"
+    return bits.translate(str.maketrans("01", " \t")).encode()
+
+
+def _from_blanks(blanks: bytes) -> bytes:
+    """Read a CRC; a blank with a flipped bit is what it is nearest to."""
+    bits = "".join(
+        str(int((blank ^ ord("\t")).bit_count() < (blank ^ ord(" ")).bit_count()))
+        for blank in blanks
+    )
+    return int(bits, 2).to_bytes(crc.CRC_BYTES)

@@ -77,7 +77,15 @@ def data(tmp_path: Path) -> Path:
     lines(root / "intent_clinc150" / "data_full.json.xz", [json.dumps(clinc)])
     bank = [f"{text},{label}" for text, label in meant]
     failures = [
-        json.dumps({"id": str(n), "text": text, "label": label})
+        json.dumps(
+            {
+                "id": str(n),
+                "text": text,
+                "label": label,
+                "date": f"2019-0{n + 1}-05",
+                "project": "p",
+            }
+        )
         for n, (text, label) in enumerate(meant[:4])
     ]
     said = [f"{text.capitalize()} and nobody knows why." for text in TEXTS]
