@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from studies.documents.data import Document, Part
 from studies.documents.fitting import fit
 from studies.documents.folds import parts
-from verso_training.heads.confidence import calibrate, fold_thresholds, thresholds
+from verso_training.heads.confidence import Outputs, calibrate, fold_thresholds, thresholds
 from verso_training.heads.recipe import ClassifyConfig, Folds
 
 _NAMES = st.lists(st.sampled_from([None, "a", "b", "c", "d"]), min_size=1, max_size=30)
@@ -154,3 +154,21 @@ def test_a_source_without_folds_is_fitted_beside_one_that_has_some() -> None:
     assert (~text).sum() == 40
     assert set(held.folds[text]) == {""}
     assert held.right.all()
+
+
+def test_rows_taken_for_another_source_leave_that_source_its_calibration() -> None:
+    """Rows with folds that are taken for a source without any do not make it one with folds."""
+    rng = np.random.default_rng(0)
+    labels = ("line/down", "line/up", "text/long", "text/short")
+    targets = rng.integers(0, 4, 800)
+    said = np.where(rng.random(800) < 0.05, (targets + 2) % 4, targets)
+    logits = rng.normal(0, 0.5, (800, 4))
+    logits[np.arange(800), said] += np.where(said == targets, 6.0, 2.0)
+    folds = np.array([str(n % 12) if t < 2 else "" for n, t in enumerate(targets)])
+    features = rng.normal(0, 1, (800, _DIM)).astype(np.float32)
+    held = Outputs(logits.astype(np.float32), features, targets, folds=folds)
+    assert ((said >= 2) & (folds != "")).sum() > 10
+    found = calibrate(held, None, labels=labels).sources
+    assert set(found) == {"line", "text"}
+    bare = Outputs(held.logits, features, targets)
+    assert found["text"] == calibrate(bare, None, labels=labels).sources["text"]

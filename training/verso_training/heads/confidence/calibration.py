@@ -382,12 +382,14 @@ def _fit_sources(
     every = np.concatenate([one, other])
     values, right = np.concatenate([fitting, held]), np.concatenate([first.right, second.right])
     folds = np.concatenate([_folds(first), _folds(second)])
+    targets = np.concatenate([first.targets, second.targets])
+    # A row of another source may be taken for one of this: it is the source's own that have folds.
+    drifting = set(of_label[targets[(folds != "") & (targets >= 0)]].tolist())
     found = {}
     for source in sorted(set(of_label.tolist())):
-        own = every == source
-        if (folds[own] != "").any():
+        if source in drifting:
             # Folds tell how far rows drift: there are too few to be halved.
-            own &= folds != ""
+            own = (every == source) & (folds != "")
             fitted = values[own], right[own]
             limits = fold_thresholds(*fitted, folds[own])
         else:
