@@ -114,7 +114,7 @@ def test_the_tutorial_does_what_it_says(told: str, own: Platform) -> None:
     # Both were canaries before they were promoted, and their reports were read then.
     assert re.search(rf"│ troubles +│ - +│ {troubles} │ 0\.1", told)
     assert "errors, %, among the surest" in told
-    assert "| part | null threshold | EM | F1 |" in told
+    assert "| part | threshold | EM | F1 |" in told
     for label, line in (("disk", "kernel: sdb7"), ("login", "sshd[4711]")):
         assert re.search(rf"│ {label} +│ 0\.\d+ +│ troubles │ {re.escape(line)}", told)
     assert re.search(r"│ \(withheld: \w+\?\) +│ 0\.\d+ +│ troubles │ qwerty", told)
