@@ -76,7 +76,8 @@ def test_every_precision_is_searched_and_coded(bench: Bench) -> None:
 
 def test_groups_of_rounded_vectors_are_compared_with_those_of_plain_ones(bench: Bench) -> None:
     rows: list[dict[str, object]] = [
-        {"text": f"the {part} stops", "label": part} for part in ("worker", "queue") * 3
+        {"text": f"the {part} stops", "label": part, "date": "2019-04-05"}
+        for part in ("worker", "queue") * 3
     ]
     for part in ("train", "dev", "test"):
         _packed(bench.data / "logs_syzkaller" / f"{part}.jsonl.xz", rows)
@@ -113,7 +114,7 @@ def test_pairs_are_compared_in_every_way(bench: Bench, strategy: Strategy, class
 
 def test_the_classifiers_are_asked_alike(bench: Bench) -> None:
     rows: list[dict[str, object]] = [
-        {"text": f"the {part} stops {n}", "label": part}
+        {"text": f"the {part} stops {n}", "label": part, "project": "one"}
         for n in range(6)
         for part in ("worker", "queue")
     ]
