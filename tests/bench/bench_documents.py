@@ -7,7 +7,7 @@ part, as ``POST /v1/collections/NAME/fit`` fits them; *smallest* under that code
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
-  by the blocks of its files, above an empty collection. Words are those of the set's chunks.
+  by the blocks of its files, above those without a point. Words are those of the set's chunks.
 
 Rows are settings of a collection: as shipped (hybrid, int8), dense, and dense with int4, whose
 documents without metadata have points without payload, in closed segments. Fitted tables are kept
@@ -92,8 +92,9 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
     with tempfile.TemporaryDirectory(prefix="verso-documents-") as name:
         folder = Path(name) / "points"
         EdgeCollection.create(folder, Settings(space, terms=hybrid))
-        empty = files.used_bytes(folder)
         collection = EdgeCollection(folder, index_above=10 * count)
+        collection.put([])  # makes the engine's files
+        empty = files.used_bytes(folder)
         rng = np.random.default_rng(1)
         for start in range(0, count, PAGE):
             size = min(PAGE, count - start)

@@ -1,7 +1,7 @@
 """How many bytes does a chunk take in the embedded vector store, and where?
 
 Limited by the disk. The engine's files are sparse, so bytes are those of their blocks, above what
-an empty collection takes. Chunks are those of the shipped corpus with vectors of random directions,
+they are without a point. Chunks are those of the shipped corpus with vectors of random directions,
 which take what any take; each is stored as a worker stores it: with *none*, as those of a dense
 collection's documents without metadata or time are, with a document's id and the chunk's number, or
 with ``time`` and ``metadata`` too. Each row is measured twice: *open*, as chunks lie after they
@@ -42,6 +42,7 @@ def measure(space: Space, *, payload: str, hybrid: bool, chunks: int, index: boo
         place = Path(folder) / "points"
         EdgeCollection.create(place, Settings(space, terms=hybrid))
         collection = EdgeCollection(place, index_above=10 * chunks)
+        collection.put([])  # makes the engine's files
         empty = sum(asdict(_disk(collection)).values())
         for start in range(0, chunks, PAGE):
             _put(collection, range(start, min(start + PAGE, chunks)), payload=payload)

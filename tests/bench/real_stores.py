@@ -9,8 +9,8 @@ Texts are taken in by a platform in processes of its own, verified and dropped. 
 - the same entries with the payloads of a fitted artifact are written into the same Valkey, and so
   are the texts as most would keep them: one plain key each, as they are or compressed with
   Zstandard and a dictionary, and those again 64 to a bucket. Then they are removed;
-- the files of each collection's vectors are counted, as the file system holds them, above what an
-  empty collection takes.
+- the files of each collection's vectors are counted, as the file system holds them, above what a
+  collection of one text takes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = {
     "VERSO_SCRUB_SHARE": "0",
 }
 _WAIT_S = 1200.0
-_EMPTY = "empty"
+_ONE = "one"
 _OWNER = "full"  # no collection has this uid
 _FULL = (64, 244)  # entries of a bucket; above 128 it is no listpack any more
 
@@ -68,7 +68,7 @@ def measure(
         try:
             stack.start()
             with Client(stack.url, retries=Retries(patience_s=_WAIT_S)) as client:
-                client.create_collection(_EMPTY, precision=precision)
+                _taken_in(client, _ONE, [Text(b"one text", 0, ())], precision=precision)
                 names = {f"set-{number}": name for number, name in enumerate(sets)}
                 counts = {
                     collection: _taken_in(client, collection, sets[name], precision=precision)
@@ -89,9 +89,9 @@ def measure(
         finally:
             stack.stop()
         # The files have their last form when the store is closed.
-        empty = files.used_bytes(data / "vectors" / _EMPTY)
+        least = files.used_bytes(data / "vectors" / _ONE)
         for row, collection in zip(rows, names, strict=True):
-            taken = files.used_bytes(data / "vectors" / collection) - empty
+            taken = files.used_bytes(data / "vectors" / collection) - least
             row["vectors on disk"] = taken / row["records"]
         return rows
 

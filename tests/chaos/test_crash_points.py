@@ -23,8 +23,9 @@ COUNT = 12
 _LOST_S = 120.0
 _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _DELETED = "a collection is deleted, its vectors are there"
+_FIRST = "the files for a first point are made, it is not in them"
 _LINES = [name for name in PLACES if "lines" in name or "segments" in name]
-_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, *_LINES)]
+_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, _FIRST, *_LINES)]
 _VERIFIED = [name for name in PLACES if "marked verified" in name or "texts are" in name]
 # One on each side of the vector store's socket. A worker that dies again and again is started ever
 # later, so all of them take minutes: ``make chaos`` asks for that.
@@ -157,6 +158,33 @@ def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
     # Numbers that were reserved for a request that was sent again are a gap.
     assert client.get(newest["id"], collection=collection).data == sent.splitlines()[-1]
     client.delete_collection(collection)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "place", [_FIRST, "points are applied, not flushed", "points are flushed, unanswered"]
+)
+def test_a_store_that_ends_amid_the_first_record_of_a_log_collection_loses_nothing(
+    shot: Shot, client: Client, place: str
+) -> None:
+    collection = f"first-{list(PLACES).index(place)}"
+    client.create_collection(collection, kind=CollectionKind.LOGS)
+    lines = b"".join(b"2026-01-01T00:00:00Z step %d is done\n" % n for n in range(200))
+    assert client.ingest_lines([lines], collection=collection).records == 0
+    files = shot.platform.data / "vectors" / collection
+    assert [path.name for path in files.iterdir()] == ["collection.json"]
+    shot.arm(place)
+    text = text_of(place)
+    jobs = ingest(client, {"note": text}, collection)
+    shot.await_crash()
+    assert shot.platform.read_all(collection, ["note"]) == {"note": text}
+    assert client.stats(collection).points == 1
+    request = LinesRequest(collection=collection, limit=0, raw=True)
+    assert b"".join(client.lines(request)) == lines
+    assert_one_end(shot.platform, jobs)
+    client.delete_collection(collection)
+    assert not files.exists()
 
 
 @pytest.mark.slow

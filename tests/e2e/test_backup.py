@@ -141,6 +141,10 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
         assert sent.startswith(log)
         assert log.count(b"\n") >= 1199 + log_before.count(b"\n")
         assert verso.search("an item took long", collection="log").hits
+        files_of_lines = (restored.data / "vectors" / "log").iterdir()
+        assert [path.name for path in files_of_lines] == ["collection.json"]
+        verso.ingest([Document("the first record", id="note")], collection="log")
+        assert verso.get("note", collection="log").data == b"the first record"
         verso.ingest_lines([b"life goes on\n"], collection="log")
         assert b"".join(verso.lines(request)).endswith(b"life goes on\n")
     restored.stop()

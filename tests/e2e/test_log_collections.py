@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.e2e.conftest import Platform
 
-from verso_client import Client
+from verso_client import Client, Document
 from verso_core.errors import DocumentUnknown, KindUnsupported
 from verso_core.jobs import CollectionKind, Filter, TextPolicy
 from verso_core.jobs.cluster import ClusterRequest
@@ -229,6 +229,34 @@ def test_what_collections_do_works_on_lines(verso: Client, logs: str) -> None:
     groups = verso.cluster(ClusterRequest(collection=logs)).groups
     assert groups[0].template is not None
     assert sum(group.size for group in groups) == verso.count(logs).documents
+
+
+def test_lines_alone_make_no_files_of_vectors_and_a_first_record_does(
+    platform: Platform, verso: Client
+) -> None:
+    verso.create_collection("alone", kind=CollectionKind.LOGS)
+    report = verso.ingest_lines([text("a", 300)], collection="alone", labels={"host": "a"})
+    assert (report.lines, report.records) == (300, 0)
+    folder = platform.data / "vectors" / "alone"
+    assert [path.name for path in folder.iterdir()] == ["collection.json"]
+    held = verso.stats("alone")
+    assert held.kept is not None
+    assert held.kept.bytes_disk is not None
+    assert (held.points, held.kept.bytes_disk) == (0, held.kept.bytes_points)
+    assert 0 < held.kept.bytes_disk <= 8192
+    assert verso.search("disk cannot write", collection="alone").hits
+    verso.delete("0:0", collection="alone")
+    assert verso.count("alone").documents == 299
+    note = Document("a note beside the lines, kept by itself", id="note")
+    assert verso.ingest([note], collection="alone").documents == 1
+    assert verso.get("note", collection="alone").data == str(note.text).encode()
+    assert {one.document for one in verso.search(str(note.text), collection="alone").hits} >= {
+        "note"
+    }
+    assert verso.count("alone").documents == 300
+    assert verso.stats("alone").points == 1
+    verso.delete_collection("alone")
+    assert not folder.exists()
 
 
 def test_heads_read_lines(headed: Platform, verso: Client, logs: str) -> None:

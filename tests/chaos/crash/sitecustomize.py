@@ -101,6 +101,9 @@ PLACES: Mapping[str, Place] = {
     ),
     "points are gone, garbage is not done": Place(_MAINTENANCE, "Maintenance.gc_done"),
     # the vector store's process
+    "the files for a first point are made, it is not in them": Place(
+        "verso_worker.stores.edge.collection", "EdgeCollection._make_files", after=True
+    ),
     "points are applied, not flushed": Place(
         "verso_worker.stores.edge.collection", "EdgeCollection.flush"
     ),

@@ -1,7 +1,10 @@
 """One collection on the disk of the shard process: a Qdrant Edge shard and its settings.
 
-    collection.json    dimension, precision, scale, and whether terms are kept; written once
-    edge/              the engine's own files
+    collection.json    dimension, precision, scale, and whether terms are kept
+    edge/              the engine's own files, 130 kB on the disk without a point; made by the first
+
+Many collections never get a point: one of logs has them only for lines that are kept one by one.
+:mod:`~verso_worker.stores.edge.settings` says how a crash meanwhile is told from a loss of files.
 
 Written without the engine's write-ahead log. The log makes an update survive a crash before its
 flush, but nothing is acknowledged before its flush here, and the log takes three times the bytes of
@@ -13,6 +16,7 @@ Any number of threads may read. One thread at a time writes: the committer's.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,11 +62,12 @@ from verso_worker.stores.edge.query import (
 from verso_worker.stores.edge.settings import (
     ENGINE_NAME,
     SCHEMAS,
+    Description,
     engine_config,
-    read_settings,
-    write_settings,
+    read_description,
+    write_description,
 )
-from verso_worker.stores.edge.shard import OpenShard
+from verso_worker.stores.edge.shard import Info, OpenShard
 from verso_worker.stores.filters import node_of
 
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
@@ -95,26 +100,29 @@ class EdgeCollection:
     """
 
     def __init__(self, folder: Path, *, index_above: int) -> None:
+        described = read_description(folder)
         self.name = folder.name
-        self.settings = read_settings(folder)
+        self.settings = described.settings
         self.space = self.settings.space
         self._folder = folder
         self._index_above = index_above
         self._changes = _Changes()
         self._fields = FilteredFields()
-        self._shard = OpenShard(folder / ENGINE_NAME, folder.name)
+        self._planned = described.planned
+        if self._planned is not None:
+            _clear(folder)
+        self._shard = OpenShard(folder / ENGINE_NAME, folder.name, made=self._planned is None)
 
     @staticmethod
     def create(folder: Path, settings: Settings) -> None:
-        """Make the files of an empty collection, on the disk when this returns."""
-        (folder / ENGINE_NAME).mkdir(parents=True)
-        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(settings))
-        edge.update(qdrant.UpdateOperation.create_field_index("t", qdrant.PayloadSchemaType.Float))
-        edge.flush()
-        edge.close()
-        write_settings(folder, settings)
-        for path in [*folder.rglob("*"), folder]:
-            files.sync(path)
+        """Make the folder of an empty collection, on the disk when this returns."""
+        folder.mkdir(parents=True)
+        write_description(folder, Description(settings, planned={"t": IndexKind.NUMBER}))
+
+    @property
+    def empty(self) -> bool:
+        """Whether the collection never had a point on the disk, so that it has no files for any."""
+        return self._planned is not None
 
     def prepare(
         self,
@@ -141,7 +149,13 @@ class EdgeCollection:
         ]
 
     def put(self, points: Sequence[qdrant.Point]) -> None:
-        """Apply prepared points; they are safe after :meth:`flush`."""
+        """Apply prepared points; they are safe after :meth:`flush`.
+
+        Raises:
+            OSError: the files for the first points could not be made.
+        """
+        if self._planned is not None and not self._shard.made:
+            self._make_files(self._planned)
         with self._shard.using() as edge:
             for start in range(0, len(points), BATCH):
                 batch = list(points[start : start + BATCH])
@@ -149,6 +163,8 @@ class EdgeCollection:
 
     def remove(self, ids: Sequence[UUID]) -> None:
         """Apply a removal; it is safe after :meth:`flush`."""
+        if not self._shard.made:
+            return
         with self._shard.using() as edge:
             for start in range(0, len(ids), BATCH):
                 batch: list[qdrant.PointId] = list(ids[start : start + BATCH])
@@ -159,6 +175,24 @@ class EdgeCollection:
         """Bring all applied writes to the disk."""
         with self._shard.using() as edge:
             edge.flush()
+        if self._planned is not None and self._shard.made:
+            write_description(self._folder, Description(self.settings, planned=None))
+            self._planned = None
+
+    def _make_files(self, planned: Mapping[str, IndexKind]) -> None:
+        """Make and open the engine's files; until a flush the folder does not count on them."""
+        _clear(self._folder)
+        place = self._folder / ENGINE_NAME
+        place.mkdir()
+        edge = qdrant.EdgeShard.create(str(place), engine_config(self.settings))
+        for field, kind in planned.items():
+            edge.update(qdrant.UpdateOperation.create_field_index(field, SCHEMAS[kind]))
+        edge.flush()
+        edge.close()
+        for path in [*place.rglob("*"), place, self._folder]:
+            files.sync(path)
+        self._shard.open()
+        self._fields.indexed(planned)
 
     def get(self, ids: Sequence[UUID]) -> tuple[list[UUID], Stored]:
         """Return the points that exist and their stored vectors. Shape: (found, dim)."""
@@ -286,6 +320,11 @@ class EdgeCollection:
     def index(self, fields: Mapping[str, IndexKind]) -> None:
         """Index fields now, or in a quiet moment where it would stop other calls for long."""
         wanted = {path_in_payload(METADATA + key): kind for key, kind in fields.items()}
+        if self._planned is not None and not self._shard.made:
+            wanted |= self._planned
+            write_description(self._folder, Description(self.settings, wanted))
+            self._planned = wanted
+            return
         with self._shard.using() as edge:
             info = edge.info()
             # The engine leaves quotes out of a path that needs none.
@@ -341,6 +380,8 @@ class EdgeCollection:
 
     def needs_optimising(self) -> bool:
         """Whether an index or a vacuum is worth the time for which the collection is closed."""
+        if self.empty:
+            return False
         with self._shard.using() as edge:
             info = edge.info()
         plain = self._plain(info) - self._changes.plain_after
@@ -377,7 +418,7 @@ class EdgeCollection:
         )
         self._fields.indexed(fields)
         self._changes = _Changes()
-        info = self._shard.reopen()
+        info = self._shard.open()
         self._changes.plain_after = self._plain(info)
         self._changes.graph_tried = 0 if only_close else info.points_count
         return done
@@ -400,7 +441,7 @@ class EdgeCollection:
             records, _ = edge.scroll(request)
         return 2 * sum(not record.payload for record in records) > len(records)
 
-    def _plain(self, info: qdrant.ShardInfo) -> int:
+    def _plain(self, info: Info) -> int:
         """Count points without an index; terms are counted as indexed from the start."""
         vectors = 2 if self.settings.terms else 1
         return vectors * info.points_count - info.indexed_vectors_count
@@ -414,6 +455,14 @@ class EdgeCollection:
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
         return files.used_bytes(self._folder)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what the making of files has left in the folder of an empty collection."""
+    for path in folder.glob(".*"):
+        path.unlink()
+    if (folder / ENGINE_NAME).exists():
+        shutil.rmtree(folder / ENGINE_NAME)
 
 
 def _part_of(folder: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 import qdrant_edge as qdrant
 
 from verso_core.jobs import IndexKind
-from verso_worker.stores.edge.settings import ENGINE_NAME, SCHEMAS, engine_config, read_settings
+from verso_worker.stores.edge.settings import ENGINE_NAME, SCHEMAS, engine_config, read_description
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -87,7 +87,7 @@ def main() -> None:
     given = parser.parse_args()
     _die_with(given.parent)
     os.nice(10)  # searches of other collections come first
-    settings = read_settings(given.folder)
+    settings = read_description(given.folder).settings
     config = engine_config(settings, index_above=given.index_above, graph=given.graph)
     edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
     for path, kind in given.fields.items():

@@ -55,7 +55,8 @@ HANDLERS = 64
 """Concurrent calls; many, because most of them wait for a flush together."""
 
 _PAYLOAD_BYTES = 512  # assumed size of a payload, which is stored in blocks of 128 bytes
-_COLLECTION_BYTES = 1 << 26  # assumed size of an empty collection
+_SETTINGS_BYTES = 1 << 13  # of a collection without points
+_FILES_BYTES = 1 << 26  # assumed size of the files that the first points are put into
 _log = logging.getLogger(__name__)
 
 Reply = tuple[Mapping[str, Any], Sequence[Bytes]]
@@ -151,7 +152,7 @@ class Shard:
                 if there != wanted:
                     raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
                 return {}, []
-            self._committer.check_room(_COLLECTION_BYTES)
+            self._committer.check_room(_SETTINGS_BYTES)
             draft = self._folder / f".{name}.{uuid4().hex}"
             EdgeCollection.create(draft, wanted)
             draft.rename(self._folder / name)
@@ -190,7 +191,9 @@ class Shard:
         self._committer.write(
             collection,
             lambda: collection.put(points),
-            size_bytes=len(ids) * per_point + 2 * TERM_BYTES * sum(header["terms"]),
+            size_bytes=len(ids) * per_point
+            + 2 * TERM_BYTES * sum(header["terms"])
+            + (_FILES_BYTES if collection.empty else 0),
         )
         return {}, []
 

@@ -1,21 +1,27 @@
 """The settings of a collection in the embedded store, on the disk and for the engine.
 
-    collection.json    format, dimension, precision and scale; written once
+    collection.json    format, dimension, precision and scale; for format 3 also what follows
     edge/              the engine's own files
 
 Format 2 is a collection that stores terms beside its vectors. A release that knows only format 1
-refuses it, so that it does not lose the terms.
+refuses it, so that it does not lose the terms. Format 3 is a collection that never had a point: it
+has no files of the engine yet, and says whether it will store terms and which fields it will index.
+The file is replaced by one of format 1 or 2 when the first points are on the disk, before they are
+acknowledged. So with format 3 no acknowledged point can be missing, and with 1 and 2 the engine's
+files must be there.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge as qdrant
 
+from verso_core import files
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import IndexKind, Precision
 from verso_worker.records.points import TERMS
@@ -49,17 +55,39 @@ _SCANNED_KIB = 10_000
 
 _FORMAT = 1
 _FORMAT_TERMS = 2
+_FORMAT_EMPTY = 3
 
 
-def write_settings(folder: Path, settings: Settings) -> None:
-    """Write a collection's settings; the caller brings the file to the disk."""
-    kept = {
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a collection's folder says of it.
+
+    Args:
+        settings: precision and dimension, and whether terms are stored.
+        planned: payload fields to index when the engine's files are made, by path; None if these
+            are made.
+    """
+
+    settings: Settings
+    planned: Mapping[str, IndexKind] | None
+
+
+def write_description(folder: Path, described: Description) -> None:
+    """Write what a collection's folder says of it, on the disk when this returns.
+
+    Raises:
+        OSError: the file could not be written.
+    """
+    settings, planned = described.settings, described.planned
+    kept: dict[str, Any] = {
         "format": _FORMAT_TERMS if settings.terms else _FORMAT,
         "dim": settings.space.dim,
         "precision": settings.space.precision.value,
         "int8_scale": settings.space.int8_scale,
     }
-    (folder / SETTINGS_NAME).write_text(json.dumps(kept) + "\n")
+    if planned is not None:
+        kept |= {"format": _FORMAT_EMPTY, "terms": settings.terms, "fields": dict(planned)}
+    files.replace(folder / SETTINGS_NAME, f"{json.dumps(kept)}\n".encode("ascii"))
 
 
 def engine_config(
@@ -92,22 +120,23 @@ def engine_config(
     )
 
 
-def read_settings(folder: Path) -> Settings:
-    """Return a collection's settings.
+def read_description(folder: Path) -> Description:
+    """Return what a collection's folder says of it.
 
     Raises:
         VectorsUnavailable: the folder is not one of a collection.
     """
     try:
-        settings: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
-        if settings["format"] not in (_FORMAT, _FORMAT_TERMS):
+        kept: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
+        number = kept["format"]
+        if number not in (_FORMAT, _FORMAT_TERMS, _FORMAT_EMPTY):
             raise VectorsUnavailable(
-                f"expected collection format {_FORMAT} or {_FORMAT_TERMS} in {folder}, "
-                f"got {settings['format']}"
+                f"expected collection format {_FORMAT} to {_FORMAT_EMPTY} in {folder}, got {number}"
             )
-        space = Space(
-            Precision(settings["precision"]), settings["dim"], float(settings["int8_scale"])
-        )
-        return Settings(space, terms=settings["format"] == _FORMAT_TERMS)
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+        space = Space(Precision(kept["precision"]), kept["dim"], float(kept["int8_scale"]))
+        if number == _FORMAT_EMPTY:
+            planned = {path: IndexKind(kind) for path, kind in kept["fields"].items()}
+            return Description(Settings(space, terms=bool(kept["terms"])), planned)
+        return Description(Settings(space, terms=number == _FORMAT_TERMS), None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise VectorsUnavailable(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
