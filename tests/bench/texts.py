@@ -11,7 +11,7 @@ import hashlib
 import json
 import lzma
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,13 @@ def corpus_by_kind() -> dict[str, list[bytes]]:
     return dict(found)
 
 
-def public(folder: Path) -> dict[str, list[bytes]]:
-    """Return the public sets that are in a data folder, by name; a missing set is left out."""
+def public(folder: Path, *, only: Collection[str] = ()) -> dict[str, list[bytes]]:
+    """Return the public sets that are in a data folder, by name; a missing set is left out.
+
+    Args:
+        folder: Of the sets.
+        only: Names of the sets to read; empty: all.
+    """
     readers: dict[str, Read] = {f"loghub: {system}": loghub(system) for system in LOGHUB}
     readers |= {
         "logs_rcheck: test": jsonl("logs_rcheck/test.jsonl.xz"),
@@ -52,6 +57,8 @@ def public(folder: Path) -> dict[str, list[bytes]]:
     }
     found = {}
     for name, read in readers.items():
+        if only and name not in only:
+            continue
         try:
             texts = list(dict.fromkeys(read(folder)))
         except FileNotFoundError:

@@ -27,6 +27,7 @@ from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.records.artifact import golden_samples
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+SHIPPED = Path(__file__).parents[3] / "models" / "default"
 HARD = [
     b"",
     b" ",
@@ -277,13 +278,22 @@ def test_a_greedy_guess_is_the_likeliest_token_at_every_step(
         logits[decoder.codec.bos] = -np.inf
         total = np.exp(logits).sum()
         logits[guessing._repeating(tokens)] = -np.inf
+        for token, piece in enumerate(service._vocabulary._pieces):
+            if guessing.repeats_words(_spelled(service, tokens) + piece):
+                logits[token] = -np.inf
         last = int(logits.argmax())
         chances.append(np.exp(logits[last]) / total)
         tokens.append(last)
-    text = b"".join(service._vocabulary._pieces[t] for t in tokens if t != decoder.codec.eos)
+    text = _spelled(service, [token for token in tokens if token != decoder.codec.eos])
     assert guess.text == text
     assert guess.confidence == pytest.approx(np.mean(chances), abs=1e-4)
     assert guess.log_probability == pytest.approx(np.mean(np.log(chances)), abs=1e-4)
+
+
+def _spelled(service: Service, tokens: list[int]) -> bytes:
+    text = service._vocabulary.text(tokens)
+    assert text is not None
+    return text
 
 
 def test_a_beam_finds_a_text_and_stops_at_the_limit(service: Service, coded: Coded) -> None:
@@ -308,6 +318,32 @@ def test_a_guess_does_not_loop_and_has_the_cosine_of_its_own_vector(
     assert guessing._repeating(prefix[:-1]) == []
     assert guessing._repeating([7] * 4) == [7]
     assert guessing._repeating([7] * 3) == []
+
+
+def test_a_guess_of_the_shipped_decoder_says_no_four_words_twice() -> None:
+    text = (
+        b"We stood a moment so in a strange world,\nMyself as one his own pretense deceives;\n"
+        b"And then I said the truth (and we moved on):\n"
+        b"A young beech clinging to its last year's leaves."
+    )
+    with closing(load_service(manifest.load(SHIPPED), threads=1)) as service:
+        vectors = service.encode([text]).vectors
+        for beam in (1, 4):
+            [guess] = service.guess(vectors, beam=beam, max_tokens=10_000)
+            words = guess.text.split()
+            fours = [tuple(words[at : at + 4]) for at in range(len(words) - 3)]
+            assert len(set(fours)) == len(fours) > 20
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", b" ", b"\n"]), max_size=40))
+def test_words_repeat_where_four_of_them_stand_twice(pieces: list[bytes]) -> None:
+    prefixes = [b"".join(pieces[:count]) for count in range(len(pieces) + 1)]
+    words = prefixes[-1].split()
+    fours = [tuple(words[at : at + 4]) for at in range(len(words) - 3)]
+    if not any(map(guessing.repeats_words, prefixes)):
+        assert len(set(fours)) == len(fours)
+    if guessing.repeats_words(prefixes[-1]):
+        assert fours[-1] in fours[:-1]
 
 
 @pytest.mark.parametrize(("beam", "max_tokens"), [(0, 5), (17, 5), (1, 0)])

@@ -5,14 +5,15 @@ its tokens' log-probabilities (Wu et al. 2016, eq. 14 with alpha = 1): by their 
 short text would beat every long one. With ``beam=1`` this is greedy decoding.
 
 A free-running decoder falls into loops (Holtzman et al. 2020, section 4). So no sequence of
-``NO_REPEAT`` tokens occurs twice in a guess (Paulus et al. 2017, section 2.5). Coded texts have no
-such rule: their tokens are known.
+``NO_REPEAT`` tokens occurs twice in a guess (Paulus et al. 2017, section 2.5). Where only that is
+forbidden, the decoder spells the same words by other tokens, so no sequence of as many words,
+between white space, occurs twice either. Coded texts have no such rule: their tokens are known.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,8 @@ from verso_worker.records.recorder import Guess
 
 BEAM_MAX = 16
 NO_REPEAT = 4
-"""Tokens of a sequence that does not occur twice: an address repeats shorter ones, "0.0.0.0"."""
+"""Tokens, and words, of a sequence that does not occur twice: an address repeats shorter ones,
+"0.0.0.0"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Guesser:
             logs = _log_softmax(self._cache.step(np.array(last)), never=codec.bos)
             for row, text in enumerate(live):
                 logs[row, _repeating(text.tokens)] = -np.inf
-            grown = _grown(live, logs, count=2 * beam)
+            grown = _grown(live, logs, count=2 * beam, loops=self._loops)
             done += [text for _, token, text in grown[:beam] if token == codec.eos]
             going = [step for step in grown if step[1] != codec.eos][:beam]
             # A live text's mean can still rise, but rarely past as many finished ones as the beam.
@@ -100,12 +102,17 @@ class Guesser:
             live, last = [text for _, _, text in going], [token for _, token, _ in going]
         return _best(done + live, count=beam)
 
-    def _finished(self, found: _Prefix) -> Guess:
-        tokens = found.tokens
+    def _loops(self, tokens: Sequence[int]) -> bool:
+        return repeats_words(self._text(tokens))
+
+    def _text(self, tokens: Sequence[int]) -> bytes:
         if tokens and tokens[-1] == self._decoder.codec.eos:
             tokens = tokens[:-1]
+        return self._vocabulary.text(tokens) or b""
+
+    def _finished(self, found: _Prefix) -> Guess:
         return Guess(
-            text=self._vocabulary.text(tokens) or b"",
+            text=self._text(found.tokens),
             log_probability=found.mean,
             confidence=float(np.mean(np.exp(found.logs))),
         )
@@ -128,19 +135,44 @@ def _repeating(tokens: Sequence[int]) -> list[int]:
     ]
 
 
+def repeats_words(text: bytes) -> bool:
+    """Whether the last ``NO_REPEAT`` words, the very last perhaps unfinished, stood there before.
+
+    Asked of every prefix of a text, it tells of every sequence of words that occurs twice.
+    """
+    words = text.split()
+    if len(words) <= NO_REPEAT:
+        return False
+    joined = b" %b " % b" ".join(words)
+    last = b" %b " % b" ".join(words[-NO_REPEAT:])
+    return joined.find(last) < len(joined) - len(last)
+
+
 def _grown(
-    live: Sequence[_Prefix], logs: NDArray[np.float32], *, count: int
+    live: Sequence[_Prefix],
+    logs: NDArray[np.float32],
+    *,
+    count: int,
+    loops: Callable[[Sequence[int]], bool],
 ) -> list[tuple[int, int, _Prefix]]:
-    """Return the likeliest continuations, best first, each as (row, token, new prefix)."""
+    """Return the likeliest continuations, best first, each as (row, token, new prefix).
+
+    Of those whose tokens loop none is returned: the end of a text, which adds no word, is left.
+    """
     total = logs + np.array([[sum(text.logs)] for text in live], np.float32)
     flat = total.reshape(-1)
-    best = np.argpartition(flat, -count)[-count:]
-    best = best[np.argsort(-flat[best], kind="stable")]
-    found = []
-    for index in best.tolist():
-        row, token = divmod(index, logs.shape[1])
-        found.append((row, token, live[row].extended(token, float(logs[row, token]))))
-    return found
+    while True:
+        best = np.argpartition(flat, -count)[-count:]
+        best = best[np.isfinite(flat[best])]
+        best = best[np.argsort(-flat[best], kind="stable")]
+        found = []
+        for index in best.tolist():
+            row, token = divmod(index, logs.shape[1])
+            found.append((row, token, live[row].extended(token, float(logs[row, token]))))
+        looping = [at for at, (_, _, text) in zip(best, found, strict=True) if loops(text.tokens)]
+        if not looping:
+            return found
+        flat[looping] = -np.inf
 
 
 def _log_softmax(scores: Scores, *, never: int) -> NDArray[np.float32]:

@@ -9,6 +9,9 @@ beam:
   words and marks as tokens, upper and lower case told apart;
 - *right words*: share of a text's words that are in the guess, as often as they are there;
 - *exact*: guesses that are the text, byte for byte;
+- *loops*: guesses in which four words in a row, between white space, occur twice, and texts of the
+  set of which that is true;
+- *cosine*: mean cosine of a guess's own vector and the one given;
 - *log p*: mean log-probability of a guess's tokens, which is what the beam looks for.
 
 The limit is the decoder's steps, one vector after another.
@@ -51,9 +54,19 @@ def measure(service: Any, space: Space, records: Sequence[bytes], *, beam: int) 
         "bleu": bleu(guesses, wanted),
         "right_words": right_words(guesses, wanted),
         "exact": sum(one.text == text for one, text in zip(found, records, strict=True)),
+        "loops": sum(loops(one.text) for one in found),
+        "loops_of_texts": sum(map(loops, records)),
+        "cosine": float(np.mean([one.cosine for one in found])),
         "log_p": float(np.mean([one.log_probability for one in found])),
         "cpu_ms": 1e3 * spent_s / len(records),
     }
+
+
+def loops(text: bytes) -> bool:
+    """Whether four words in a row occur twice in a text."""
+    words = text.split()
+    found = [tuple(words[at : at + 4]) for at in range(len(words) - 3)]
+    return len(set(found)) < len(found)
 
 
 def main() -> None:
@@ -71,8 +84,7 @@ def main() -> None:
     cuts = cutter(artifact)
     sets = texts.corpus_by_kind()
     if arguments.data is not None:
-        public = texts.public(arguments.data)
-        sets = {name: public[name] for name in SETS if name in public}
+        sets = texts.public(arguments.data, only=SETS)
     service = load_service(artifact, threads=1)
     rows = []
     for name, given in sets.items():
