@@ -41,7 +41,13 @@ from verso_training.heads.modules import (
     SpanReader,
     span_loss,
 )
-from verso_training.heads.recipe import ClassifyConfig, HeadRecipe, SpanLayers
+from verso_training.heads.recipe import (
+    AnswerConfig,
+    ClassifyConfig,
+    HeadRecipe,
+    ScoreConfig,
+    SpanLayers,
+)
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance, Trained
 
@@ -54,6 +60,11 @@ _ENDINGS = {"request": "gateway", "retry": "worker", "connection": "gateway", "f
 _MAX_TOKENS = 96
 _STRIDE = 24
 _BATCH = 24
+_TOKENS = ClassifyConfig(rank=4, alpha=8.0, max_tokens=_MAX_TOKENS)
+_ANSWER = AnswerConfig(
+    layers=SpanLayers.VANILLA, rank=8, alpha=16.0, max_tokens=_MAX_TOKENS, stride=_STRIDE
+)
+_SCORE = ScoreConfig(rank=8, alpha=16.0, max_tokens=_MAX_TOKENS)
 _PROVENANCE = Provenance(
     data=("made-up lines",),
     licence="Apache-2.0",
@@ -135,7 +146,9 @@ def _tokens(
     base: Backbone, lines: Sequence[tuple[str, str]], *, steps: int, rng: random.Random
 ) -> Trained:
     names = tuple(sorted(set(LABELS)))
-    module = SequenceClassifier(backbone.adapt(base, rank=4, alpha=8.0), classes=len(names))
+    module = SequenceClassifier(
+        backbone.adapt(base, rank=_TOKENS.rank, alpha=_TOKENS.alpha), classes=len(names)
+    )
 
     def loss() -> Tensor:
         chosen = rng.sample(lines, _BATCH)
@@ -145,7 +158,9 @@ def _tokens(
 
     _fit(module, loss, steps=steps)
     return Trained(
-        recipe=HeadRecipe(name="kinds-tokens", reads=Reads.TOKENS, none_label=NONE_LABEL),
+        recipe=HeadRecipe(
+            name="kinds-tokens", reads=Reads.TOKENS, none_label=NONE_LABEL, classify=_TOKENS
+        ),
         module=module,
         outputs=("logits", "feature"),
         samples=[_sample(_single(base, text), types=False) for text, _ in lines[:12]],
@@ -162,7 +177,8 @@ def _reader(
     base: Backbone, lines: Sequence[tuple[str, str]], *, steps: int, rng: random.Random
 ) -> Trained:
     module = SpanReader(
-        backbone.adapt(base, rank=8, alpha=16.0), SpanHead(SpanLayers.VANILLA, width=base.width)
+        backbone.adapt(base, rank=_ANSWER.rank, alpha=_ANSWER.alpha),
+        SpanHead(_ANSWER.layers, width=base.width),
     )
     faults = tiny_artifact.WORDS["fault"]
 
@@ -183,7 +199,7 @@ def _reader(
     _fit(module, loss, steps=steps)
     samples = [_window(base, "what was the fault", text, faults)[0] for text, _ in lines[:12]]
     return Trained(
-        recipe=HeadRecipe(name="qa", task=Task.ANSWER, reads=Reads.TOKEN_PAIR),
+        recipe=HeadRecipe(name="qa", task=Task.ANSWER, reads=Reads.TOKEN_PAIR, answer=_ANSWER),
         module=module,
         outputs=("start", "end"),
         samples=[_sample(row, types=True) for row in samples],
@@ -192,14 +208,14 @@ def _reader(
         calibration=Calibration(null_threshold=0.0),
         sources=base.sources,
         max_tokens=_MAX_TOKENS,
-        stride=_STRIDE,
+        stride=_ANSWER.stride,
     )
 
 
 def _pairs(
     base: Backbone, lines: Sequence[tuple[str, str]], *, steps: int, rng: random.Random
 ) -> Trained:
-    module = CrossEncoder(backbone.adapt(base, rank=8, alpha=16.0))
+    module = CrossEncoder(backbone.adapt(base, rank=_SCORE.rank, alpha=_SCORE.alpha))
 
     def draw() -> tuple[str, str, bool]:
         (first, label), (second, other) = rng.sample(lines, 2)
@@ -216,7 +232,7 @@ def _pairs(
     _fit(module, loss, steps=steps)
     samples = [draw() for _ in range(12)]
     return Trained(
-        recipe=HeadRecipe(name="pairs", task=Task.SCORE, reads=Reads.TOKEN_PAIR),
+        recipe=HeadRecipe(name="pairs", task=Task.SCORE, reads=Reads.TOKEN_PAIR, score=_SCORE),
         module=module,
         outputs=("score",),
         samples=[_sample(_pair(base, a, b), types=True) for a, b, _ in samples],

@@ -132,14 +132,12 @@ def unpack_folder(name: str, target: Path, *, receiver: str = RECEIVER) -> dict[
 def shipped(folder: Path) -> Path:
     """Make the models that the recorded platforms were started with; returns the artifact.
 
-    A tiny artifact beside a registry of tiny heads, as a release ships them.
+    A tiny artifact beside a registry of the tiny heads of then, as a release ships them.
     """
     shutil.copytree(FOLDER.parent / "artifact-tiny", folder / "tiny")
     heads = {}
     for name in ("alike", "kinds-tokens", "qa"):
-        made = shutil.copytree(
-            FOLDER.parent / "heads-tiny" / "heads" / name, folder / "heads" / name
-        )
+        made = shutil.copytree(FOLDER / "heads" / name, folder / "heads" / name)
         heads[name] = {"stable": next(made.iterdir()).name}
     registry = {"stable": "tiny", "heads": heads}
     (folder / "registry.json").write_text(json.dumps(registry), encoding="ascii")

@@ -204,6 +204,29 @@ def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:
     assert np.abs(right - wrong).max() > 0.01
 
 
+@pytest.mark.parametrize("name", ["kinds-tokens", "pairs", "qa"])
+def test_a_tiny_head_has_the_settings_that_it_says(name: str) -> None:
+    [folder] = (TINY.parent / "heads-tiny" / "heads" / name).iterdir()
+    start = graph.load(folder, space=manifest.load(TINY).manifest.space.id)
+    made = recipe.parse(start.head.lineage.recipe)
+    base = backbone.load(TINY)
+
+    def adapted(settings: recipe.ClassifyConfig | recipe.ScoreConfig | recipe.AnswerConfig) -> Any:
+        assert start.head.max_tokens == settings.max_tokens
+        return backbone.adapt(base, rank=settings.rank, alpha=settings.alpha)
+
+    module: torch.nn.Module
+    if name == "kinds-tokens":
+        classes = len(start.head.labels)
+        module = SequenceClassifier(adapted(made.classify), classes=classes)
+    elif name == "pairs":
+        module = CrossEncoder(adapted(made.score))
+    else:
+        head = SpanHead(made.answer.layers, width=base.width)
+        module = SpanReader(adapted(made.answer), head)
+    start.restore(module)
+
+
 @pytest.mark.parametrize("name", ["qa", "pairs"])
 def test_the_heads_that_ship_can_be_gone_on_from(name: str) -> None:
     """Read back from its graph, a head gives what its golden samples say."""
