@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix
@@ -121,6 +122,23 @@ def _list_tokens(
                     at += 1
                 done = at
     return found
+
+
+@kernel
+def _hold(lines: Lines, token: Bytes, found: NDArray[np.bool_]) -> None:
+    """Set which lines have a token; it has a byte at least."""
+    data, size = lines.data, token.size
+    for line in range(found.size):
+        begin, end = lines.begins[line], lines.ends[line]
+        at: Int = begin
+        while at + size <= end and not found[line]:
+            same = 0
+            while same < size and data[at + same] == token[same]:
+                same += 1
+            if same == size:
+                head, tail = _bounds_of(data, at, begin, end)
+                found[line] = head == at and tail == at + size
+            at += 1
 
 
 @inlined
@@ -299,6 +317,17 @@ def contains(held: bytes, token: bytes) -> bool:
         RecordCorrupt: when it is no filter.
     """
     return bool(find([held], token))
+
+
+def lines_with(lines: Lines, token: bytes) -> NDArray[np.bool_]:
+    """Return which lines have a token, and not only its bytes in a longer one. Shape: (lines,).
+
+    A token of a timestamp counts here; no filter has it.
+    """
+    found = np.zeros(lines.begins.size, np.bool_)
+    if token:
+        _hold(lines, np.frombuffer(bytearray(token), np.uint8), found)
+    return found
 
 
 def tokens(text: bytes) -> list[bytes]:

@@ -87,6 +87,7 @@ def _call_all() -> None:
     if form is not None:
         times.read(found, form, now_ns=0)
     lines.find(found, b"u123")
+    filters.lines_with(found, b"u123")
     lines.take(found, np.zeros(1, np.int64))
 
 

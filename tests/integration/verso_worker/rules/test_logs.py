@@ -93,6 +93,16 @@ def test_a_search_finds_statements_with_counts_and_values(logs: Stores) -> None:
     assert len(plain) == 7
 
 
+def test_a_value_of_a_question_is_not_found_in_a_longer_one(logs: Stores) -> None:
+    rows = [b"user%d logged in from 10.0.0.%d\n" % (n, n % 250) for n in range(1000)]
+    ingest(logs, b"".join(rows))
+    [best, *_] = search(logs, b"who logged in from 10.0.0.1")
+    assert best["count"] == 4
+    plain = search(logs, b"who logged in from 10.0.0.1", lines=True, limit=4)
+    texts = [logs.read(hit["id"], collection=NAME)[0] for hit in plain]
+    assert [text.endswith(b" 10.0.0.1") for text in texts] == [True] * 4
+
+
 @pytest.mark.parametrize("hosts", ["a", "abc"])
 def test_a_hit_says_when_its_first_and_last_lines_were_wherever_they_stand(
     logs: Stores, hosts: str

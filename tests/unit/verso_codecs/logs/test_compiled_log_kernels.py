@@ -51,6 +51,7 @@ held = filters.build(parsed, first=0, count=len(made), block_lines=128)
 print(held.hex(), filters.contains(held, b"10.251.7.244"), filters.contains(held, b"nowhere7"))
 dated = split(b"Jun 14 15:16:02 a\\nDec 31 23:59:59 b\\nJan  1 00:00:00 c")
 print(times.read(dated, times.TimeFormat("%b %d %H:%M:%S"), now_ns=1_700_000_000 * 10**9).tolist())
+print(filters.lines_with(split(b"v10 10\\nv1"), b"v10").tolist())
 print(lines.find(dated, b"a").tolist(), lines.take(dated, np.array([2, 0])))
 """
 

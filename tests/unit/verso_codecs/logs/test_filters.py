@@ -31,6 +31,22 @@ def test_what_a_line_holds_is_found_by_its_own_tokens(line: bytes) -> None:
         assert filters.contains(held, token), token
 
 
+@given(
+    st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map(b"".join), max_size=5),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=2).map(b"".join),
+)
+def test_a_line_has_a_value_as_a_whole(rows: list[bytes], asked: bytes) -> None:
+    for token in filters.tokens(asked):
+        expected = [token in filters.tokens(row) for row in rows]
+        found = filters.lines_with(split(b"".join(row + b"\n" for row in rows)), token)
+        assert found.tolist() == expected
+
+
+def test_a_value_is_not_found_in_a_longer_one() -> None:
+    text = b"from 10.0.0.1\nfrom 10.0.0.198\nx10.0.0.1 and 10.0.0.1.\n210.0.0.1 -10.0.0.1-a\n"
+    assert filters.lines_with(split(text), b"10.0.0.1").tolist() == [True, False, True, False]
+
+
 def test_tokens_of_a_question() -> None:
     text = b"blk_-48751 to 10.251.7.244:50010, job-12. of root, 22 (v1) \xc3\xa41"
     assert filters.tokens(text) == [b"48751", b"10.251.7.244", b"50010", b"job-12", b"\xc3\xa41"]

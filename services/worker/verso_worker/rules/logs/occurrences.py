@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.logs import filters
-from verso_codecs.logs import lines as line_codec
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs.log_records import read_line
 from verso_core.segments import Segment
@@ -147,7 +146,9 @@ class Occurrences:
         found: dict[int, Found] = {}
         enough = self._keep if only is not None else max(VALUE_LINES, self._keep)
         for place, block in self._decoded(newest_first, together=_VALUE_BLOCKS, kept=False):
-            held = np.logical_and.reduce([line_codec.find(block.lines, token) for token in tokens])
+            held = np.logical_and.reduce(
+                [filters.lines_with(block.lines, token) for token in tokens]
+            )
             self._add_values(found, row_of[place[0]], block, held)
             if sum(one.count for one in found.values()) >= enough:
                 break

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.logs import filters
-from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
 from verso_core.segments import Segment
 from verso_worker.rules.logs.blocks import blocks_with
@@ -57,9 +56,9 @@ class Choice:
         if self.shapes is not None:
             chosen &= self._has(shapes)
         for token in self.tokens:
-            chosen &= line_codec.find(lines, token)
+            chosen &= filters.lines_with(lines, token)
         if self.without:
-            chosen &= ~np.logical_and.reduce([line_codec.find(lines, t) for t in self.without])
+            chosen &= ~np.logical_and.reduce([filters.lines_with(lines, t) for t in self.without])
         return chosen
 
     def _has(self, shapes: NDArray[np.int32]) -> Mask:
