@@ -113,6 +113,13 @@ def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: S
     assert logs.read("0:100", collection=NAME) == [DocumentUnknown.code]
 
 
+def test_a_scrub_counts_the_lines_and_bytes_that_it_decoded(logs: Stores) -> None:
+    ingest(logs, lines(3000))
+    found = logs.scrub(NAME)
+    assert (found["documents"], found["sound"]) == (3000, 3000)
+    assert found["bytes"] == len(lines(3000))
+
+
 def test_a_scrub_finds_a_damaged_text_among_lines_and_no_line_is_lost(logs: Stores) -> None:
     rows = mixed()
     ingest(logs, text_of(rows), host="a")

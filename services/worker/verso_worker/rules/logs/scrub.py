@@ -114,6 +114,8 @@ class LogScrub:
                 status = "damaged" if block is None else "repaired" if repaired else "sound"
                 first = line_id(segment.stream, one.first_of(number))
                 seen.add(status, one.front.lines_of(number), first)
+                if block is not None:
+                    seen.counts["bytes"] += int((block.ends - block.begins + 1).sum())
         return seen
 
     def _bits(self, log: LogCollection, segment: Segment) -> str:
