@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +157,8 @@ class LogSearch:
             tokens = filters.tokens(b"" if item.vector else item.data or b"")
             is_line = whole is not None and len(statements.texts[whole].split()) >= _LINE_WORDS
             found = held.with_values(tokens, only=whole if is_line else None)[: asked.limit]
-            named = {one.statement for one in found}
+            # Plain lines of a statement go on behind those of them that have the values.
+            named = {one.statement for one in found if not asked.lines}
             ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in named]
             found += held.best(ranked, scores, count=asked.limit - len(found))
         if asked.lines:
@@ -296,14 +298,17 @@ class LogSearch:
         statements: Statements,
         asked: SearchParams,
     ) -> list[Hit]:
-        """Return plain lines, those of the best statement first."""
-        rows = [(line, one) for one in found for line in one.lines]
+        """Return plain lines, each once, those of the best statement first."""
+        rows: dict[tuple[int, int], tuple[FoundLine, Found]] = {}
+        for one in found:
+            for line in one.lines:
+                rows.setdefault((line.stream, line.number), (line, one))
         return [
             Hit.model_validate(
                 _fields(log, line, score=one.score, with_text=asked.with_text)
                 | {"statement": statements.texts[one.statement]}
             )
-            for line, one in rows[: asked.limit]
+            for line, one in islice(rows.values(), asked.limit)
         ]
 
 
