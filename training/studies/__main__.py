@@ -2,6 +2,7 @@ r"""Command line of the studies. Run it in the folder `training`, or with `train
 
 python -m studies head --recipe intents --data DIR --artifact models/default \
     --work WORK --out models/heads
+python -m studies seeds --artifact models/default --out models/heads HEAD OTHER ...
 python -m studies quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/research/quality.md
 python -m studies tasks --data DIR --artifact models/default --work WORK \
@@ -36,7 +37,7 @@ from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
-from studies.quality import later, shipped
+from studies.quality import later, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
@@ -178,6 +179,11 @@ def _head(options: argparse.Namespace) -> None:
     print(f"{head.name}/{head.version}")
 
 
+def _seeds(options: argparse.Namespace) -> None:
+    folder = seeds.publish(options.head, artifact=options.artifact, out_dir=options.out)
+    print(f"{folder.parent.name}/{folder.name}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m studies",
@@ -198,6 +204,12 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
     head.add_argument("--weights", type=Path, help="a head that answers, to choose thresholds of")
+
+    spread = commands.add_parser("seeds", help="write what other seeds give into a head's card")
+    spread.set_defaults(command=_seeds)
+    spread.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
+    spread.add_argument("--out", type=Path, required=True, help="models/heads")
+    spread.add_argument("head", type=Path, nargs="+", help="folders; the first one's card")
 
     tables = command("quality", _quality, "measure the heads on public sets and write a page")
     tables.add_argument("--artifact", type=Path, required=True)
