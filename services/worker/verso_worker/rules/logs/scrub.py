@@ -15,13 +15,16 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verso_core import crc
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import BucketRange, Collection
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import LogState, LogValue, Segment
-from verso_worker.records.segments import SEGMENT_LINES, set_bits
+from verso_worker.records.segments import BLOCK_LINES, SEGMENT_LINES, set_bits
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.segments import opened_segment
@@ -94,7 +97,7 @@ class LogScrub:
         """Return what one segment is like; None if it is not there."""
         logs, seen = self.store.ledger, _Found()
         name, place = line_id(segment.stream, segment.first), (segment.stream, segment.first)
-        bits = self._bits(log, segment)
+        bits, deleted = self._bits(log, segment)
         [data] = logs.read(log.uid, [place])
         if data is None:
             return None
@@ -112,23 +115,29 @@ class LogScrub:
             repaired = "repaired" in (bits, self._written(log, segment, data, one.data))
             for number, block in enumerate(lines):
                 status = "damaged" if block is None else "repaired" if repaired else "sound"
+                begin = number * BLOCK_LINES
+                there = ~deleted[begin : begin + one.front.lines_of(number)]
                 first = line_id(segment.stream, one.first_of(number))
-                seen.add(status, one.front.lines_of(number), first)
+                if there.any():
+                    seen.add(status, int(there.sum()), first)
                 if block is not None:
-                    seen.counts["bytes"] += int((block.ends - block.begins + 1).sum())
+                    seen.counts["bytes"] += int((block.ends - block.begins + 1)[there].sum())
         return seen
 
-    def _bits(self, log: LogCollection, segment: Segment) -> str:
-        """Check the bitmap of a segment's deleted lines, and correct it."""
+    def _bits(self, log: LogCollection, segment: Segment) -> tuple[str, NDArray[np.bool_]]:
+        """Check the bitmap of a segment's deleted lines, and correct it.
+
+        Return what it was like, and which lines are deleted. Shape: (lines,).
+        """
         [stored] = self.store.ledger.gone(log.uid, [(segment.stream, segment.first)])
         try:
-            set_bits(stored, segment.lines)
+            deleted = set_bits(stored, segment.lines)
         except RecordCorrupt:
-            return "damaged"
+            return "damaged", np.zeros(segment.lines, np.bool_)
         if not stored or crc.intact(stored):
-            return "sound"
+            return "sound", deleted
         right = crc.closed(crc.opened(stored))
-        return self._written(log, segment, stored, right, kind="gone")
+        return self._written(log, segment, stored, right, kind="gone"), deleted
 
     def _written(
         self,
