@@ -23,7 +23,7 @@ from verso_core.jobs.job import Job, JobEvent, LedgerView
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.scrub import ScrubState
-from verso_core.jobs.search import Found
+from verso_core.jobs.search import Found, Hit
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20
@@ -55,26 +55,30 @@ def hits(console: Console, found: Found, *, took_ms: float) -> None:
     """Show what a search found."""
     table = Table("score", "record", "text")
     for hit in found.hits:
-        if hit.error is not None:
-            text = Text(f"{hit.error.code}: {hit.error.detail}", style="red")
-        elif hit.text is None and hit.text_base64 is None:
-            text = Text("")
-        else:
-            text = excerpt(hit.data)
-        table.add_row(f"{hit.score:.3f}", escape(hit.id), text)
+        table.add_row(f"{hit.score:.3f}", escape(hit.id), _text_of(hit))
     console.print(table)
     console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
 
 
+def _text_of(hit: Hit) -> Text:
+    """Return a hit's text, or why it has none."""
+    if hit.error is not None:
+        return Text(f"{hit.error.code}: {hit.error.detail}", style="red")
+    return Text("") if hit.text is None and hit.text_base64 is None else excerpt(hit.data)
+
+
 def statements(console: Console, found: Found, *, took_ms: float) -> None:
-    """Show the statements that a search found, with their newest lines."""
+    """Show the statements and records that a search found, statements with their newest lines."""
     for hit in found.hits:
-        seen = "" if hit.count is None else f"{hit.count:,} lines, {_moment(hit.first_seen)} to "
-        head = f"{hit.score:.3f}  {seen}{_moment(hit.last_seen)}"
-        console.print(head, style="bold", highlight=False)
-        rows = hit.lines or ((hit,) if hit.text is not None or hit.text_base64 is not None else ())
-        for row in rows:
-            console.print(Text("  ") + excerpt(row.data))
+        if hit.count is None:
+            about = f"record {hit.id}  {_moment(hit.time)}"
+        else:
+            times = f"{_moment(hit.first_seen)} to {_moment(hit.last_seen)}"
+            about = f"{_counted(hit.count, 'line')}, {times}"
+        head = f"{hit.score:.3f}  {about}".rstrip()
+        console.print(head, style="bold", markup=False, highlight=False)
+        for text in [excerpt(line.data) for line in hit.lines] or [_text_of(hit)]:
+            console.print(Text("  ") + text)
     console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
 
 

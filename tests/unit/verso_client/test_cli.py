@@ -22,8 +22,9 @@ from verso_client.cli import app as command_line
 from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit, failures_reported
-from verso_core.jobs import CollectionKind, Filter
+from verso_core.jobs import CollectionKind, Filter, ItemError
 from verso_core.jobs.collections import CollectionInfo, CollectionRequest, Statistics
+from verso_core.jobs.search import Found, Hit, StatementLine
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 
@@ -233,6 +234,27 @@ def test_collections_are_shown_with_what_is_set_of_them() -> None:
     render.statistics(console, Statistics(documents=1, bytes_text=2, **held))
     text = console.export_text()
     assert all(word in text for word in (*words, "int8", "patch"))
+
+
+def test_statements_records_and_what_cannot_be_read_are_shown_in_one_list() -> None:
+    line = StatementLine(id="0:7", time="2026-01-01T00:00:00Z", text="job 7 is done")
+    plain = {"document": "note", "chunk": 0, "score": 0.5}
+    statement = Hit(
+        **plain, id="0:7#0", count=1, first_seen=0.0, last_seen=1.0, lines=(line,), statement="job"
+    )
+    record = Hit(**plain, id="note#0", text="a [note]")
+    lost = Hit(**plain, id="gone#0", error=ItemError(code="record_corrupt", detail="no vector"))
+    console = Console(width=200, record=True, file=io.StringIO())
+    render.statements(console, Found(hits=(statement, record, lost)), took_ms=3.0)
+    assert console.export_text().splitlines() == [
+        "0.500  1 line, 1970-01-01 00:00:00Z to 1970-01-01 00:00:01Z",
+        "  job 7 is done",
+        "0.500  record note#0",
+        "  a [note]",
+        "0.500  record gone#0",
+        "  record_corrupt: no vector",
+        "3 hits in 3 ms",
+    ]
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
