@@ -11,8 +11,7 @@ model decides, and the text costs about what the n-gram codec takes. Any byte st
 All arithmetic is in integers: the payload decodes on every machine.
 """
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,12 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from verso_codecs import archive, coder, mixture_fit
+from verso_codecs import archive, coder, mixture_fit, mixture_packing
 from verso_codecs import history as histories
 from verso_codecs.history import END_COUNT
 from verso_codecs.mixture_model import INPUT_COUNT, SELECTOR_COUNT, Mixing, Tables, read_text
+from verso_codecs.mixture_packing import MAX_TEXTS_BYTES
 from verso_codecs.ngram import MAX_TEXT_BYTES, NgramTables
-from verso_codecs.ngram_model import WEIGHT_ONE
 from verso_core.errors import ArtifactInvalid
 
 FORMAT = 1
@@ -36,16 +35,16 @@ FORMAT = 1
 HISTORY_BYTES = 2 << 20
 """Most bytes of texts that are kept: a second or two of counting when the artifact is opened."""
 
+STRETCH_STEP = 16
+"""Stretches of rounded tables are multiples of 1/16: finer ones code in as many bytes."""
+
 TRACED_BYTES = 400_000
 """Most bytes of texts from which the weights are learnt; 0.4 kB of memory each."""
 
 _VALIDATION = 0.15
 _ZSTD_LEVEL = 19
-_MAX_TEXTS_BYTES = 1 << 28
 _MIXING = ("stretches", "weights", "end_stretches", "end_weights")
 _MEMBERS = ("format", "texts", "lengths", "clock_shift_s", *_MIXING)
-
-_PACKED = struct.Struct("<BiIIII")  # format, clock shift, number of texts, sizes of the parts
 
 
 @dataclass(frozen=True)
@@ -112,83 +111,53 @@ class MixtureTables:
         return cls(texts, Tables(general.model, _counted(texts, clock_shift_s=shift), mixing))
 
     def rounded(self, step: int) -> "MixtureTables":
-        """Return tables whose weights are multiples of ``step`` / WEIGHT_ONE: they pack smaller."""
-        mixing = self.tables.mixing
-        weights = (np.rint(mixing.weights / step) * step).astype(np.int32)
-        tables = self.tables._replace(mixing=mixing._replace(weights=weights))
-        return MixtureTables(self.texts, tables)
+        """Return tables with fewer distinct numbers, which pack smaller.
+
+        step: of the weights, in 1 / WEIGHT_ONE, from those that every fit starts from; stretches
+            are rounded to STRETCH_STEP
+        """
+        mixing, first = self.tables.mixing, mixture_packing.first_weights()
+        moved = np.rint((mixing.weights.astype(np.int64) - first) / step).astype(np.int64)
+        own = mixing._replace(
+            stretches=_multiples(mixing.stretches, STRETCH_STEP),
+            weights=(moved * step + first).astype(np.int32),
+            end_stretches=_multiples(mixing.end_stretches, STRETCH_STEP),
+        )
+        return MixtureTables(self.texts, self.tables._replace(mixing=own))
 
     def pack(self) -> bytes:
-        """Return the tables as bytes, without the general ones; :meth:`unpack` reads them.
-
-        Four parts follow the head, each one Zstandard frame: the lengths of the texts, the texts,
-        the mixing's 16-bit and its 32-bit numbers. Of the 32-bit numbers what the fit starts from
-        is subtracted, since most are never moved.
-        """
-        mixing = self.tables.mixing
-        moved = mixing.weights - _first_weights()
-        parts = [
-            _planes(np.array([len(text) for text in self.texts], "<u4")),
-            b"".join(self.texts),
-            _planes(*(part.astype("<i2") for part in (mixing.stretches, mixing.end_stretches))),
-            _planes(*(part.astype("<i4") for part in (moved, mixing.end_weights))),
-        ]
-        packed = [zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(part) for part in parts]
-        shift = self.tables.history.clock_shift_s
-        head = _PACKED.pack(FORMAT, shift, len(self.texts), *map(len, packed[:-1]))
-        return b"".join([head, *packed])
+        """Return the tables as bytes, without the general ones; :meth:`unpack` reads them."""
+        tables = self.tables
+        parts = mixture_packing.Parts(self.texts, tables.history.clock_shift_s, tables.mixing)
+        return mixture_packing.pack(parts, tables.general)
 
     @classmethod
     def unpack(cls, data: bytes, general: NgramTables) -> "MixtureTables":
-        """Read what :meth:`pack` wrote, and count the history.
+        """Read what :meth:`pack` wrote, of this version or an earlier one; count the history.
 
         general: the n-gram tables that they were fitted with
 
         Raises:
-            ArtifactInvalid: the bytes are damaged.
+            ArtifactInvalid: the bytes are damaged, or of a later version.
         """
-        try:
-            version, shift, count, *sizes = _PACKED.unpack_from(data)
-            if version != FORMAT:
-                raise ArtifactInvalid(f"mixture tables: expected format {FORMAT}, got {version}")
-            at = np.cumsum([_PACKED.size, *sizes]).tolist()
-            bounds = zip(at, [*at[1:], len(data)], strict=True)
-            lengths, texts, narrow, wide = (_opened(data[begin:end]) for begin, end in bounds)
-            found = _numbers(lengths, "<u4", [(count,)])[0].astype(np.int64)
-            stretches, end_stretches = _numbers(
-                narrow, "<i2", [(INPUT_COUNT, 256), (END_COUNT, 256)]
-            )
-            moved, end_weights = _numbers(
-                wide, "<i4", [(SELECTOR_COUNT, 256, INPUT_COUNT + 1), (END_COUNT + 1,)]
-            )
-        except (struct.error, zstandard.ZstdError, ValueError) as exc:
-            raise ArtifactInvalid(f"mixture tables: {exc}") from exc
-        if int(found.sum()) != len(texts) or abs(shift) > 86400:
-            raise ArtifactInvalid("mixture tables: expected texts of their lengths")
-        ends = np.cumsum(found).tolist()
-        own = tuple(texts[end - size : end] for end, size in zip(ends, found.tolist(), strict=True))
-        mixing = Mixing(
-            stretches=stretches.astype(np.int16),
-            weights=(moved + _first_weights()).astype(np.int32),
-            end_stretches=end_stretches.astype(np.int16),
-            end_weights=end_weights.astype(np.int32),
-        )
-        return cls(own, Tables(general.model, _counted(own, clock_shift_s=shift), mixing))
+        texts, shift, mixing = mixture_packing.unpack(data, general.model)
+        return cls(texts, Tables(general.model, _counted(texts, clock_shift_s=shift), mixing))
 
     @classmethod
     def fit(cls, texts: Sequence[bytes], general: NgramTables, *, seed: int = 0) -> "MixtureTables":
         """Fit to the texts of a collection; see :meth:`fit_tried`."""
-        return cls.fit_tried(texts, general, seed=seed).tables
+        return cls.fit_tried(texts, general, steps=(), seed=seed).tables
 
     @classmethod
     def fit_tried(
-        cls, texts: Sequence[bytes], general: NgramTables, *, seed: int = 0
+        cls, texts: Sequence[bytes], general: NgramTables, *, steps: Sequence[int], seed: int = 0
     ) -> "TriedTables":
         """Fit to the texts of a collection, and measure what a fit to the first of them is worth.
 
         texts: in the order in which they were written, as long as the chunks that will be coded;
             of more than HISTORY_BYTES the last ones and a sample of the others are used
         general: the n-gram tables of the artifact
+        steps: to which tables may be rounded
 
         Raises:
             ValueError: when there is no text at all.
@@ -197,7 +166,7 @@ class MixtureTables:
         if not chosen:
             raise ValueError("expected at least one text that is not empty")
         shift = mixture_fit.clock_shift(chosen[-1000:])
-        rate, sizes = _best_rate(chosen, general, clock_shift_s=shift, seed=seed)
+        rate, sizes = _tried(chosen, general, clock_shift_s=shift, steps=steps, seed=seed)
         history = _empty(chosen, clock_shift_s=shift)
         seen = mixture_fit.trace(
             general.model, history, chosen, traced=mixture_fit.traced_count(chosen, TRACED_BYTES)
@@ -210,11 +179,12 @@ class MixtureTables:
 class TriedTables:
     """Fitted tables, and what the last texts take of tables that were fitted to those before.
 
-    sizes: payload bytes of each of the last texts that were held out, about
+    sizes: by the step to which those tables were rounded: about the payload bytes of each of the
+        last texts, which were held out
     """
 
     tables: MixtureTables
-    sizes: tuple[float, ...]
+    sizes: Mapping[int, tuple[float, ...]]
 
 
 def chosen_texts(texts: Sequence[bytes], *, limit_bytes: int) -> list[bytes]:
@@ -231,28 +201,41 @@ def chosen_texts(texts: Sequence[bytes], *, limit_bytes: int) -> list[bytes]:
     return [kept[at] for at in range(first) if steps[at + 1] > steps[at]] + kept[first:]
 
 
-def _best_rate(
-    texts: Sequence[bytes], general: NgramTables, *, clock_shift_s: int, seed: int
-) -> tuple[float, tuple[float, ...]]:
+def _tried(
+    texts: Sequence[bytes],
+    general: NgramTables,
+    *,
+    clock_shift_s: int,
+    steps: Sequence[int],
+    seed: int,
+) -> tuple[float, dict[int, tuple[float, ...]]]:
     """Choose the learning rate on the last texts, fitting to those before.
 
     Returns:
-        The rate, and about the payload bytes of each of the last texts.
+        The rate, and by the step to which its tables were rounded about the payload bytes of each
+        of the last texts; of none where there is but one text.
     """
     held = max(1, int(_VALIDATION * len(texts)))
     before, after = texts[:-held], texts[-held:]
     if not before:
-        return mixture_fit.RATES[0], ()
+        return mixture_fit.RATES[0], dict.fromkeys(steps, ())
     history = _empty(before, clock_shift_s=clock_shift_s)
     traced = mixture_fit.traced_count(before, TRACED_BYTES)
     seen = mixture_fit.trace(general.model, history, before, traced=traced)
-    costs: dict[float, list[float]] = {}
-    for rate in mixture_fit.RATES:
-        mixing = mixture_fit.mix(general.model, seen, rate=rate, seed=seed)
-        tables = Tables(general.model, history, mixing)
-        costs[rate] = [mixture_fit.cost(tables, [text]) for text in after]
-    best = min(costs, key=lambda rate: sum(costs[rate]))
-    return best, tuple(bits / 8 for bits in costs[best])
+    tried = {
+        rate: Tables(
+            general.model, history, mixture_fit.mix(general.model, seen, rate=rate, seed=seed)
+        )
+        for rate in mixture_fit.RATES
+    }
+    best = min(tried, key=lambda rate: mixture_fit.cost(tried[rate], after))
+    tables = MixtureTables(tuple(before), tried[best])
+    return best, {step: _sizes(tables.rounded(step).tables, after) for step in steps}
+
+
+def _sizes(tables: Tables, texts: Sequence[bytes]) -> tuple[float, ...]:
+    """Return about the payload bytes of each text."""
+    return tuple(mixture_fit.cost(tables, [text]) / 8 for text in texts)
 
 
 def _empty(texts: Sequence[bytes], *, clock_shift_s: int) -> histories.History:
@@ -268,44 +251,19 @@ def _counted(texts: Sequence[bytes], *, clock_shift_s: int) -> histories.History
     return history
 
 
-def _first_weights() -> NDArray[np.int32]:
-    """Return the weights that every fit starts from. Shape: of :class:`Mixing`."""
-    first = np.zeros((SELECTOR_COUNT, 256, INPUT_COUNT + 1), np.int32)
-    first[0, :, :INPUT_COUNT] = round(mixture_fit.FIRST_WEIGHT * WEIGHT_ONE)
-    return first
-
-
-def _planes(*arrays: NDArray[Any]) -> bytes:
-    """Return numbers byte plane by byte plane: the high bytes, mostly alike, stand together."""
-    joined = np.concatenate([array.reshape(-1) for array in arrays])
-    return joined.view(np.uint8).reshape(joined.size, joined.itemsize).T.tobytes()
-
-
-def _numbers(
-    data: bytes, dtype: str, shapes: Sequence[tuple[int, ...]]
-) -> list[NDArray[np.integer[Any]]]:
-    """Undo :func:`_planes`; raises ValueError where the bytes are not of these shapes."""
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    planes = np.frombuffer(data, np.uint8).reshape(np.dtype(dtype).itemsize, sum(sizes))
-    joined = np.ascontiguousarray(planes.T).reshape(-1).view(dtype)
-    parts = np.split(joined, np.cumsum(sizes)[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def _opened(data: bytes) -> bytes:
-    """Decompress one frame of at most a few bytes more than the largest history takes."""
-    size = zstandard.frame_content_size(data)
-    if not 0 <= size <= _MAX_TEXTS_BYTES:
-        raise ValueError(f"expected <= {_MAX_TEXTS_BYTES} bytes of a part, got {size}")
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, size))
+def _multiples(stretches: NDArray[np.int16], step: int) -> NDArray[np.int16]:
+    """Return the nearest multiples of a step that 16 bits hold."""
+    most = np.iinfo(np.int16).max // step
+    near = (stretches.astype(np.int64) + step // 2) // step
+    return (np.clip(near, -most, most) * step).astype(np.int16)
 
 
 def _split(packed: NDArray[Any], lengths: NDArray[Any]) -> tuple[bytes, ...]:
     if packed.dtype != np.uint8 or lengths.dtype != np.uint32 or lengths.ndim != 1:
         raise ArtifactInvalid("mixture tables: texts: expected bytes and their lengths")
     bounds = np.cumsum([0, *lengths.tolist()])
-    if bounds[-1] > _MAX_TEXTS_BYTES:
-        raise ArtifactInvalid(f"mixture tables: texts: expected <= {_MAX_TEXTS_BYTES} bytes")
+    if bounds[-1] > MAX_TEXTS_BYTES:
+        raise ArtifactInvalid(f"mixture tables: texts: expected <= {MAX_TEXTS_BYTES} bytes")
     try:
         joined = zstandard.ZstdDecompressor().decompress(
             packed.tobytes(), max_output_size=int(bounds[-1])

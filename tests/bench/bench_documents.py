@@ -1,9 +1,10 @@
 """What do all bytes kept of a document of 500 bytes or more come to, beside its text?
 
 No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
-chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the first
-part, as ``POST /v1/collections/NAME/fit`` fits them; *smallest* under that codec policy instead of
-``balanced``. Ids of documents are numbers. Then everything is written into real stores:
+chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the last
+2 MiB of the first part, as ``POST /v1/collections/NAME/fit`` fits them to a collection's newest
+text; *smallest* under that codec policy instead of ``balanced``. Ids of documents are numbers. Then
+everything is written into real stores:
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
@@ -34,14 +35,14 @@ import record_sets
 import redis
 import sheet
 
-from verso_codecs.mixture import MixtureTables
+from verso_codecs.mixture import HISTORY_BYTES, MixtureTables
 from verso_codecs.zstd import ZstdCodec
 from verso_core import files, manifest
 from verso_core.jobs import CodecPolicy, Precision
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_standalone.stack import find_artifact
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
-from verso_worker.records import policy
+from verso_worker.records import generation, policy
 from verso_worker.records.artifact import MixtureCodec, NgramCodec, cutter, ngram_tables
 from verso_worker.records.chunking import Cutter
 from verso_worker.records.points import NO_TERMS, packed
@@ -128,7 +129,7 @@ def measure(
     chunks = [chunk for text in texts for chunk in text]
     raw = sum(map(len, chunks)) / len(chunks)
     first = [chunk for text in _cut(found.fit, cutter(artifact)) for chunk in text]
-    tables = MixtureTables.fit(first, general)
+    tables = MixtureTables.fit(first, general).rounded(generation.STEPS[0])
     plain: dict[Codec, ByteCodec] = {
         Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
         Codec.NGRAM: NgramCodec(general),
@@ -195,7 +196,9 @@ def main() -> None:
     with _server() as ledger:
         rows = [
             row
-            for found in record_sets.record_sets(arguments.data, arguments.sets)
+            for found in record_sets.record_sets(
+                arguments.data, arguments.sets, fit_bytes=HISTORY_BYTES
+            )
             for row in measure(found, ledger, folder=folder, count=arguments.chunks)
         ]
     columns = ["set", "collection", "codec", "chunks", "raw", "entry", "points", "kept", "share"]

@@ -12,7 +12,8 @@ from verso_codecs import coder
 PROGRAM = """
 import hashlib
 import numpy as np
-from verso_codecs import coder, history, mixture, mixture_fit, mixture_model, ngram, ranks
+from verso_codecs import coder, history, integer_tables, mixture, mixture_fit, mixture_model
+from verso_codecs import ngram, ranks
 
 rng = np.random.default_rng(5)
 chances = rng.integers(1, 65536, 2000).astype(np.uint16)
@@ -55,6 +56,12 @@ for text in (b"", texts[1], b"1117838571000 node-7 2005-06-03", bytes(range(0, 2
     payload = mixture.encode(text, made)
     print(payload.hex(), mixture.decode(payload, made) == text)
 print([hashlib.sha256(np.asarray(part).tobytes()).hexdigest() for part in counted])
+
+table = np.concatenate([rng.integers(-9, 9, (4, 5)), rng.integers(-(1 << 38), 1 << 38, (2, 5))])
+table[2] = 0
+payload = integer_tables.encode(table, block=4)
+again = integer_tables.decode(payload, table.shape, block=4)
+print(payload.hex(), np.array_equal(again, table))
 """
 
 

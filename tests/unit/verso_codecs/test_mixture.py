@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verso_codecs import mixture, mixture_fit, ngram
+from verso_codecs import mixture, mixture_fit, mixture_packing, ngram
 from verso_codecs.mixture import MixtureTables, chosen_texts
+from verso_codecs.mixture_model import Mixing
 from verso_codecs.ngram import NgramTables
 from verso_core.errors import ArtifactInvalid, PatchCorrupt
 
@@ -219,6 +220,70 @@ def test_packed_tables_come_back_and_code_the_same(
     assert again.pack() == fitted.pack()
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 1 << 32),
+    moved=st.integers(0, 40),
+    unit=st.integers(1, 1 << 20),
+    shift_s=st.integers(-86400, 86400),
+)
+def test_any_mixing_comes_back(
+    general: NgramTables, tables: MixtureTables, seed: int, moved: int, unit: int, shift_s: int
+) -> None:
+    """Numbers of the whole range of their types, few or many of them moved."""
+    rng = np.random.default_rng(seed)
+    weights = mixture_packing.first_weights().astype(np.int64)
+    rows = tuple(rng.integers(0, size, moved) for size in weights.shape[:2])
+    most = ((1 << 31) - 1 - int(weights.max())) // unit
+    weights[rows] += unit * rng.integers(-most, most + 1, (moved, weights.shape[2]))
+    own = tables.tables.mixing
+    mixing = Mixing(
+        rng.integers(-(1 << 15), 1 << 15, own.stretches.shape).astype(np.int16),
+        weights.astype(np.int32),
+        rng.integers(-(1 << 15), 1 << 15, own.end_stretches.shape).astype(np.int16),
+        rng.integers(-(1 << 31), 1 << 31, own.end_weights.shape).astype(np.int32),
+    )
+    parts = mixture_packing.Parts((b"a", b"bc" * 40), shift_s, mixing)
+    again = mixture_packing.unpack(mixture_packing.pack(parts, general.model), general.model)
+    assert again[:2] == parts[:2]
+    for name in mixing._fields:
+        mine, its = getattr(again.mixing, name), getattr(mixing, name)
+        assert mine.dtype == its.dtype
+        np.testing.assert_array_equal(mine, its)
+
+
+@pytest.mark.parametrize("step", [256, 1024])
+def test_rounded_tables_take_half_and_code_about_the_same(tables: MixtureTables, step: int) -> None:
+    rounded = tables.rounded(step)
+    moved = rounded.tables.mixing.weights - mixture_packing.first_weights()
+    before = tables.tables.mixing.weights - mixture_packing.first_weights()
+    assert not (moved % step).any()
+    assert (np.abs(moved - before) <= step / 2).all()
+    assert not (rounded.tables.mixing.stretches % mixture.STRETCH_STEP).any()
+    assert len(rounded.pack()) < 0.5 * len(tables.pack())
+    later = lines(1, count=400)[300:]
+    exact = sum(len(mixture.encode(line, tables)) for line in later)
+    assert sum(len(mixture.encode(line, rounded)) for line in later) < 1.05 * exact
+
+
+def test_tables_of_a_later_form_are_refused(general: NgramTables, tables: MixtureTables) -> None:
+    with pytest.raises(ArtifactInvalid, match="expected format 1 or 2, got 3"):
+        MixtureTables.unpack(b"\x03" + tables.pack()[1:], general)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_damaged_tables_are_refused_or_read_as_others(
+    general: NgramTables, tables: MixtureTables, data: st.DataObject
+) -> None:
+    """What stores them has a checksum; without it, no damage does more than this."""
+    packed = bytearray(tables.pack())
+    for _ in range(data.draw(st.integers(1, 4))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(ArtifactInvalid):
+        MixtureTables.unpack(bytes(packed), general)
+
+
 def test_packed_tables_are_smaller_than_saved_ones(tables: MixtureTables, tmp_path: Path) -> None:
     tables.save(tmp_path / "mixture.npz")
     assert len(tables.pack()) < (tmp_path / "mixture.npz").stat().st_size
@@ -238,8 +303,10 @@ def test_packed_tables_that_are_cut_short_are_refused(
 def test_a_fit_says_what_its_last_texts_take(general: NgramTables) -> None:
     """The sizes are those of tables that were fitted to the texts before."""
     texts = lines(3, count=200)
-    tried = MixtureTables.fit_tried(texts, general)
-    before = MixtureTables.fit_tried(texts[:-30], general)
-    assert len(tried.sizes) == 30
-    coded = sum(len(mixture.encode(text, before.tables)) for text in texts[-30:])
-    assert abs(sum(tried.sizes) - coded) < 0.25 * coded
+    tried = MixtureTables.fit_tried(texts, general, steps=(256, 1024))
+    before = MixtureTables.fit(texts[:-30], general)
+    assert list(tried.sizes) == [256, 1024]
+    for step, sizes in tried.sizes.items():
+        assert len(sizes) == 30
+        coded = sum(len(mixture.encode(text, before.rounded(step))) for text in texts[-30:])
+        assert abs(sum(sizes) - coded) < 0.25 * coded

@@ -2,9 +2,9 @@
 
 A fit takes the collection's newest chunks, in the order in which they were written:
 
-1. Fit a mixture (:mod:`verso_codecs.mixture`) to the first 85 %, and measure what the others take.
-   The sizes are compared under the collection's codec policy with what the chunks take now, by the
-   tables that write now and by the artifact.
+1. Fit a mixture (:mod:`verso_codecs.mixture`) to the first 85 %, round it to several steps, and
+   measure what the others take. The sizes are compared under the collection's codec policy with
+   what the chunks take now, by the tables that write now and by the artifact.
 2. If the collection, ``GROWTH`` times as large, would save more than the tables take, and
    ``LEAST_GAIN``, keep tables that are fitted to all chunks.
 3. Code golden samples, decode them, and pack tables and samples.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from verso_codecs import mixture
 from verso_codecs.mixture import MixtureTables
@@ -43,9 +43,9 @@ line more than the tables before do not within the 2,000 lines that are there.""
 FEWEST_TEXTS = 200
 """With fewer chunks no choice carries over to the next ones."""
 
-WEIGHT_STEP = 256
-"""Weights are rounded to 1/256: tables of 1,000 log lines take 22 to 38 kB instead of 50 to 68, and
-code the next lines in as many bytes."""
+STEPS = (256, 512, 1024)
+"""Steps to which weights may be rounded, in 1/65536. Coarse ones make tables smaller, and patches
+larger by up to 2 %: which is better depends on how many chunks there are."""
 
 GOLDEN = 16
 """Texts that golden samples are made of; each gives two."""
@@ -68,23 +68,32 @@ def fit(wanted: Wanted, general: NgramTables) -> Trial:
     texts = [text for text in wanted.texts if text]
     if len(texts) < FEWEST_TEXTS:
         return Trial(0, 0.0, 0.0, 0, None)
-    tried = MixtureTables.fit_tried(texts, general)
-    held = len(tried.sizes)
-    before, after = _compared(wanted, texts[-held:], tried.sizes, general)
-    packed = pack(tried.tables.rounded(WEIGHT_STEP), samples(texts))
-    saved = (before - after) * wanted.chunks * GROWTH
-    pays = saved >= len(packed) and before - after >= LEAST_GAIN * before
+    tried = MixtureTables.fit_tried(texts, general, steps=STEPS)
+    golden, many = samples(texts), wanted.chunks * GROWTH
+    offered = {step: pack(tried.tables.rounded(step), golden) for step in STEPS}
+    before, levels = _compared(wanted, texts, tried.sizes, general)
+    step = min(STEPS, key=lambda step: levels[step] * many + len(offered[step]))
+    after, packed = levels[step], offered[step]
+    pays = (before - after) * many >= len(packed) and before - after >= LEAST_GAIN * before
+    held = len(tried.sizes[step])
     return Trial(held, before, after, len(packed), packed if pays or wanted.force else None)
 
 
 def _compared(
-    wanted: Wanted, texts: Sequence[bytes], sizes: Sequence[float], general: NgramTables
-) -> tuple[float, float]:
-    """Return the mean patch bytes of held-out chunks, as they are coded now and as fitted."""
+    wanted: Wanted,
+    texts: Sequence[bytes],
+    sizes: Mapping[int, Sequence[float]],
+    general: NgramTables,
+) -> tuple[float, dict[int, float]]:
+    """Return the mean patch bytes of held-out chunks, the last ones: as they are coded now, and by
+    the step to which new tables are rounded.
+    """
     serving = None if wanted.serving is None else unpack(wanted.serving, general)
     stored = [kept for text, kept in zip(wanted.texts, wanted.stored, strict=True) if text]
-    now = then = 0
-    for text, kept, size in zip(texts, stored[-len(texts) :], sizes, strict=True):
+    held = len(next(iter(sizes.values())))
+    now, then = 0, dict.fromkeys(sizes, 0)
+    for at in range(-held, 0):
+        text, kept = texts[at], stored[at]
         offers = [(Codec.RAW, len(text))]
         if kept[0] is not Codec.MIXTURE:
             offers.append(kept)
@@ -93,8 +102,10 @@ def _compared(
         elif kept[0] is Codec.MIXTURE:  # by the artifact's own tables, which it goes on using
             offers.append(kept)
         now += 1 + _cheapest(offers, wanted.policy, text)
-        then += 1 + _cheapest([*offers, (Codec.MIXTURE, round(size + 0.5))], wanted.policy, text)
-    return now / len(texts), then / len(texts)
+        for step in then:
+            own = (Codec.MIXTURE, round(sizes[step][at] + 0.5))
+            then[step] += 1 + _cheapest([*offers, own], wanted.policy, text)
+    return now / held, {step: size / held for step, size in then.items()}
 
 
 def _cheapest(offers: Sequence[tuple[Codec, int]], policy: CodecPolicy, text: bytes) -> int:

@@ -20,7 +20,8 @@ from verso_worker.records import fitting, generation
 from verso_worker.records.artifact import ngram_tables
 from verso_worker.records.outputs import Trial, Wanted
 
-ARTIFACT = Path(__file__).parents[3] / "data" / "artifact-tiny"
+DATA = Path(__file__).parents[3] / "data"
+ARTIFACT, FORMER = DATA / "artifact-tiny", DATA / "written-before"
 
 
 def lines(count: int, seed: int = 0) -> list[bytes]:
@@ -143,6 +144,17 @@ def test_stored_tables_come_back_with_a_flipped_bit_and_not_with_more(
         return  # only the CRC is damaged
     with pytest.raises(ArtifactInvalid, match="damaged"):
         generation.opened(name, one)
+
+
+def test_tables_of_form_1_code_as_they_did(general: NgramTables) -> None:
+    """The tables, and what a line of the same kind took by them, were written by 66f1c2f1."""
+    packed = (FORMER / "fitted-tables-1.bin").read_bytes()
+    assert generation.name_of("codec", packed) == "codec.e6223a0d43e7c905"
+    tables = generation.unpack(packed, general)
+    line = b"session 2 opened for user root from 10.0.0.86 port 33974"
+    assert mixture.encode(line, tables) == bytes.fromhex("ffbf0cd6f798cf")
+    again = generation.unpack(generation.pack(tables, [line]), general)
+    assert mixture.encode(line, again) == bytes.fromhex("ffbf0cd6f798cf")
 
 
 def test_tables_that_were_stored_without_a_crc_are_read(trial: Trial) -> None:
