@@ -19,6 +19,7 @@ seed and its columns, the bits, and a CRC of two bytes.
 # Compiled with what it imports: 4e9097c4b40f6aa7
 
 import binascii
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, inlined, kernel
-from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix
+from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix, parse, split
 from verso_codecs.logs.ribbon import WIDTH, number_of, solve
+from verso_codecs.logs.shapes import Shapes
 from verso_core.errors import RecordCorrupt
 
 BITS = 13
@@ -51,6 +53,8 @@ _SEEDS = 4
 _CHECK_BYTES = 2
 _LEAST_BYTES = 1 + _CHECK_BYTES
 _HASH_MASK = (1 << 37) - 1
+_RUN = re.compile(rb"[A-Za-z0-9.\x80-\xff-]+")
+_DIGIT = re.compile(rb"[0-9]")
 
 
 def _token_bytes() -> Bytes:
@@ -333,16 +337,20 @@ def lines_with(lines: Lines, token: bytes) -> NDArray[np.bool_]:
 def tokens(text: bytes) -> list[bytes]:
     """Return the tokens of a question, in order and without repetition.
 
-    What looks like a timestamp in the question is none here: its parts may be asked for.
+    None of them is of a timestamp: a line that is asked for as a whole is found by its values.
     """
-    found: dict[bytes, None] = {}
-    run = bytearray()
-    for byte in text + b"\0":
-        if _KINDS[byte]:
-            run.append(byte)
-            continue
-        token = bytes(run).strip(b".-")
-        run.clear()
-        if len(token) >= MIN_TOKEN_BYTES and any(48 <= value <= 57 for value in token):
-            found[token] = None
+    lines = split(text)
+    parsed = parse(lines, Shapes())
+    slots, found = parsed.slots, dict[bytes, None]()
+    for line in range(parsed.count):
+        own = slice(parsed.slot_bounds[line], parsed.slot_bounds[line + 1])
+        values = slots.kinds[own] != TIME
+        starts = (slots.begins[own] - lines.begins[line])[values]
+        ends = starts + slots.widths[own][values]
+        for run in _RUN.finditer(lines.line(line)):
+            token = run[0].strip(b".-")
+            after = int(np.searchsorted(ends, run.start(), side="right"))
+            valued = after < starts.size and starts[after] < run.end()
+            if valued and len(token) >= MIN_TOKEN_BYTES and _DIGIT.search(token):
+                found[token] = None
     return list(found)

@@ -52,6 +52,12 @@ def test_tokens_of_a_question() -> None:
     assert filters.tokens(text) == [b"48751", b"10.251.7.244", b"50010", b"job-12", b"\xc3\xa41"]
 
 
+def test_a_timestamp_in_a_question_is_no_value() -> None:
+    line = b"2026-01-01T00:49:08Z sshd[2948]: closed 10.0.0.198\n17/06/09 20:10:42 job-7 of 2026-01"
+    assert filters.tokens(line) == [b"2948", b"10.0.0.198", b"job-7", b"2026-01"]
+    assert filters.tokens(b"") == []
+
+
 def test_few_other_tokens_are_found() -> None:
     lines = b"".join(b"user u%d at 10.0.%d.7\n" % (number, number % 40) for number in range(128))
     held = filters.build(parsed_of(lines), first=0, count=128, block_lines=128)
