@@ -3,11 +3,12 @@
     DIR/backup.json      the manifest, written last
     DIR/ledger.rdb       the ledger's memory as of one moment
     DIR/vectors/         the vector store's collections, copied after that moment
+    DIR/cold/            the objects of cold storage, copied after that moment
     DIR/artifacts/       every artifact in the data folder, by id
 
-This order makes the copy consistent without stopping anything: points never change and, while the
-backup keeps the ledger frozen, are never removed, so every point that the ledger names is in a
-later copy of the vectors. Points written in between are orphans in the copy, which no search shows.
+This order makes the copy consistent without stopping anything: points and objects never change and,
+while the backup keeps the ledger frozen, are never removed, so every one that the ledger names is
+in a later copy. Points written in between are orphans in the copy, which no search shows.
 
 :func:`seal` hashes and syncs every file and writes the manifest; :func:`check` reads every file
 again. A folder without a manifest is an unfinished backup.
@@ -29,6 +30,7 @@ from verso_core.errors import BackupInvalid
 MANIFEST_NAME = "backup.json"
 LEDGER_NAME = "ledger.rdb"
 VECTORS_NAME = "vectors"
+COLD_NAME = "cold"
 KEPT_NAMES = ("artifacts", "heads")
 """Folders of a data folder that are needed to decode records."""
 

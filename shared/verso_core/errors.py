@@ -33,7 +33,8 @@
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
         ├── DurabilityMissing          ├── CollectionBusy      ├── TrainerUnavailable
-        ├── ResultsUnavailable         ├── LedgerBehind        └── LedgerMisnamed
+        ├── ResultsUnavailable         ├── LedgerBehind        ├── LedgerMisnamed
+        └── ObjectsUnavailable
 
 An error has a ``code``, says whether trying again can help (``retryable``), and has a message that
 states what was expected and what came. The code is the name of its class in snake case and part of
@@ -353,6 +354,10 @@ class CollectionBusy(Unavailable):
 
 class ResultsUnavailable(Unavailable):
     """Raised when the folder of large results cannot be read or written."""
+
+
+class ObjectsUnavailable(Unavailable):
+    """Raised when the object store of cold storage cannot be read or written."""
 
 
 def _tree(cls: type[VersoError]) -> dict[str, type[VersoError]]:

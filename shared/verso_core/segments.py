@@ -124,6 +124,7 @@ class LogState:
         verified: lines that were read back from what is stored, without deleted ones.
         text_bytes: bytes of text in blocks, without that of deleted lines.
         segment_bytes: bytes of all segments.
+        cold_bytes: bytes of blocks in cold storage.
     """
 
     uid: str
@@ -137,6 +138,7 @@ class LogState:
     verified: int = 0
     text_bytes: int = 0
     segment_bytes: int = 0
+    cold_bytes: int = 0
     vectors: str = ""
 
 

@@ -100,6 +100,7 @@ STATUSES: dict[str, int] = {
     "durability_missing": 503,
     "collection_busy": 503,
     "results_unavailable": 503,
+    "objects_unavailable": 503,
     "ledger_behind": 503,
     "ledger_misnamed": 503,
     "disk_full": 503,

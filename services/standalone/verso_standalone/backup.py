@@ -3,7 +3,7 @@
 A restore builds the data folder under a temporary name and renames it at the end:
 
 1. Hash every file of the backup and compare it with the manifest.
-2. Copy vectors and artifacts; make the ledger's copy the base of an append-only file.
+2. Copy vectors, cold storage and artifacts; make the ledger's copy the base of an append-only file.
 3. Start Valkey on it once, and let the ledger begin a new epoch.
 
 A restored folder can be checked: the platform is started on it and a scrub pass decodes every
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from verso_client import Client, ScrubState
 from verso_core import backup, files
-from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
+from verso_core.backup import COLD_NAME, KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
 from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch
@@ -56,8 +56,15 @@ def save(data: Path, target: Path) -> Backup:
     url = Valkey(find_program(), folder.valkey, port=port, password=folder.secret()).url(0)
     socket = folder.run_folder() / "vectors.sock"
     with closing(EdgeVectors(socket, timeout_s=COPY_TIMEOUT_S)) as vectors:
-        others = WorkerSettings(redis_url=url).ledger_addresses[1:]
-        return take(target, redis_url=url, vectors=vectors, data=folder.root, others=others)
+        settings = WorkerSettings(redis_url=url, data=folder.root)
+        return take(
+            target,
+            redis_url=url,
+            vectors=vectors,
+            data=folder.root,
+            cold=settings.cold_store,
+            others=settings.ledger_addresses[1:],
+        )
 
 
 def restore(source: Path, data: Path) -> Backup:
@@ -77,7 +84,7 @@ def restore(source: Path, data: Path) -> Backup:
     shutil.rmtree(draft.root, ignore_errors=True)
     try:
         draft.prepare()
-        for name in (VECTORS_NAME, *KEPT_NAMES):
+        for name in (VECTORS_NAME, COLD_NAME, *KEPT_NAMES):
             if (source / name).is_dir():
                 files.copy_tree(source / name, draft.root / name)
         _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)

@@ -14,13 +14,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from verso_core import files
-from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
+from verso_core.backup import COLD_NAME, KEPT_NAMES, VECTORS_NAME, Backup, check
 from verso_core.errors import BackupInvalid
 from verso_core.settings import HOME_LEDGER, LedgerAddress
 from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores import points_file
 from verso_worker.stores.backup import other_ledgers, run_command
+from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 
@@ -30,15 +31,17 @@ def fill(
     redis_url: str,
     vectors: QdrantVectors,
     data: Path,
+    cold: str,
     others: Sequence[LedgerAddress] = (),
 ) -> Backup:
-    """Restore vectors and artifacts, and let each ledger begin a new epoch.
+    """Restore vectors, cold storage and artifacts, and let each ledger begin a new epoch.
 
     Args:
         folder: the backup.
         redis_url: a ledger that holds the backup's ``ledger.rdb``.
         vectors: the store that receives the points; existing collections are completed.
         data: the workers' data folder.
+        cold: address of the object store of cold storage.
         others: the other ledgers, each with the backup's copy of it.
 
     Raises:
@@ -68,6 +71,10 @@ def fill(
             )
             for page in pages:
                 vectors.put(name, page)
+        for name in addresses:
+            copy_objects(
+                local_objects(folder / COLD_NAME, ledger=name), ObjectStorage(cold, ledger=name)
+            )
         for name in KEPT_NAMES:
             if (folder / name).is_dir():
                 files.copy_tree(folder / name, data / name, merge=True)
@@ -102,7 +109,14 @@ def _restore(folder: Path, settings: WorkerSettings) -> int:
     )
     with closing(store):
         home, *others = settings.ledger_addresses
-        made = fill(folder, redis_url=home.url, vectors=store, data=settings.data, others=others)
+        made = fill(
+            folder,
+            redis_url=home.url,
+            vectors=store,
+            data=settings.data,
+            cold=settings.cold_store,
+            others=others,
+        )
     return len(made.collections)
 
 

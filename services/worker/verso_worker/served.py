@@ -27,6 +27,7 @@ from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.cache import Cache
 from verso_worker.rules.ingest import Coded
+from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
@@ -34,7 +35,10 @@ from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Vectors
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.objects import ObjectStorage
 from verso_worker.stores.qdrant.replication import ReplicationReport
+
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +179,20 @@ class Pipelines:
 
     def _maker(self, ledger: Ledger) -> Callable[[Models], Pipeline]:
         """Return what makes the pipeline of some models on a ledger."""
-        served = self.served
+        served, settings = self.served, self.served.settings
+        objects = ObjectStorage(
+            settings.cold_store, ledger=ledger.name, floor_bytes=settings.free_floor_mib << 20
+        )
+        days = settings.cold_after_days
         return partial(
             Pipeline,
             vectors=self.vectors,
             documents=ledger.documents,
             logs=ledger.logs,
+            cold=ColdStorage(objects, after_s=None if days is None else days * _DAY_S),
             migrations=ledger.migrations,
             lexicon=Bm25(),
-            registry=ModelOperations(served.settings.models, served.comparisons.described),
+            registry=ModelOperations(settings.models, served.comparisons.described),
             heads=served.heads,
             feedback=served.ledgers.home.feedback,
             tables=ledger.generations,

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from verso_core.backup import COLD_NAME
 from verso_core.settings import BrokerSettings, read_secret
 
 Consistency = int | Literal["majority", "quorum", "all"]
@@ -82,6 +83,17 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     qdrant_read_consistency: Consistency | None = Field(
         default=None,
         description="replicas that a read asks: a number, majority, quorum or all",
+    )
+    cold_url: str | None = Field(
+        default=None,
+        pattern="^(file|s3|gs|az)://",
+        description="object store of cold storage, a part of it that only this platform uses: "
+        "file:///folder, s3://bucket/prefix, gs:// or az://; unset, the folder data/cold",
+    )
+    cold_after_days: float | None = Field(
+        default=None,
+        ge=0,
+        description="log lines move to cold storage so many days after they arrived; unset, none",
     )
     threads: int = Field(default=2, ge=1, description="threads of one graph run")
     device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")
@@ -204,6 +216,21 @@ class WorkerSettings(BrokerSettings, BaseSettings):
                 f"VERSO_QDRANT_REPLICATION_FACTOR ({factor}), got {asked}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _shared(self) -> WorkerSettings:
+        """Refuse cold storage in a folder of one worker among many."""
+        many = self.qdrant_url is not None
+        if many and self.cold_after_days is not None and self.cold_url is None:
+            raise ValueError(
+                "expected VERSO_COLD_URL, which all workers reach, with VERSO_COLD_AFTER_DAYS"
+            )
+        return self
+
+    @property
+    def cold_store(self) -> str:
+        """The address of the object store of cold storage."""
+        return self.cold_url or (self.data.resolve() / COLD_NAME).as_uri()
 
     @property
     def replication(self) -> Replication:

@@ -281,6 +281,7 @@ _PARTS = {
     "index over vectors": "bytes_index",
     "words and their index": "bytes_words",
     "ids and metadata": "bytes_points",
+    "cold storage": "bytes_cold",
 }
 
 

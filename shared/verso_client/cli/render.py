@@ -156,13 +156,14 @@ def _kept(table: Table, kept: Kept, *, lines: LineStatistics | None, text: int) 
     for name, where in (
         ("bytes_entries", "in memory"), ("bytes_texts", "in memory"),
         ("bytes_fitted", "in memory"), ("bytes_vectors", "on disk"), ("bytes_index", "on disk"),
-        ("bytes_words", "on disk"), ("bytes_points", "on disk"),
+        ("bytes_words", "on disk"), ("bytes_points", "on disk"), ("bytes_cold", "in cold storage"),
     ):  # fmt: skip
-        if (size := getattr(kept, name)) is not None:
+        size = getattr(kept, name)
+        if size is not None and (size or name != "bytes_cold"):  # which few have
             table.add_row(f"kept {where}: {name.removeprefix('bytes_')}", f"{size:,} bytes")
     if lines is not None:
         _lines(table, lines)
-    whole = kept.bytes_memory + (kept.bytes_disk or 0)
+    whole = kept.bytes_memory + (kept.bytes_disk or 0) + kept.bytes_cold
     # Of less text the folders of an empty collection are most of it.
     says = kept.bytes_disk is not None and text >= _SHARE_FROM_BYTES
     share = f", {whole / text:.0%} of the text" if says else ""

@@ -209,6 +209,7 @@ class Kept(OpenModel):
         default=0, description="memory of the ledger for all that is kept of lines"
     )
     bytes_memory: int = Field(description="all in memory")
+    bytes_cold: int = Field(default=0, description="blocks of lines in cold storage")
     bytes_disk: int | None = Field(
         default=None, description="all of the vector store on disk; null where it does not say"
     )
@@ -230,6 +231,9 @@ class LineStatistics(OpenModel):
     statements: int = 0
     bytes_text: int = Field(default=0, description="of the lines, with their line ends")
     bytes_segments: int = Field(default=0, description="blocks, filters and headers")
+    bytes_cold: int = Field(
+        default=0, description="blocks in cold storage, which are not in the ledger"
+    )
     bytes_shapes: int = 0
     bytes_statements: int = Field(default=0, description="vectors of templates")
     bytes_tables: int = Field(default=0, description="fitted tables of the codec")

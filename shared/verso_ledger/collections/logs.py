@@ -155,6 +155,7 @@ class Logs:
             verified=number.get("verified", 0),
             text_bytes=number.get("text", 0),
             segment_bytes=number.get("bytes", 0),
+            cold_bytes=number.get("cold", 0),
             vectors=own,
         )
 
@@ -231,6 +232,17 @@ class Logs:
                     found += pipe.execute()
         return found
 
+    def uids(self) -> set[str]:
+        """Return the uids of the lines of all collections."""
+        with translated():
+            rows = cast("list[bytes]", self._redis.hvals(key("uids")))
+        return {scalars.text(row).partition(".")[0] for row in rows}
+
+    def frozen(self) -> bool:
+        """Whether a backup copies the stores, so that nothing is to be removed from them."""
+        with translated():
+            return bool(self._redis.exists(key("frozen")))
+
     def swap(
         self,
         collection: str,
@@ -284,7 +296,10 @@ class Logs:
         new: bytes,
         labels: bytes = b"",
     ) -> bool:
-        """Replace a damaged value; return whether it was replaced: False if it has changed.
+        """Replace a value by another that says the same; return whether it was replaced.
+
+        It is replaced if it has not changed: a damaged one by what it was, a segment by one whose
+        blocks are in cold storage, or the other way round.
 
         Args:
             collection: own name.

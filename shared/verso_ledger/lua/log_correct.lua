@@ -1,6 +1,6 @@
--- Replaces a damaged value of a log collection, if it is still as the caller has read it. ARGV: own name, uid, kind of
--- key, where (index, field, stream:first, field's name), what is there, what replaces it. Returns whether it was
--- replaced.
+-- Replaces a value of a log collection by another that says the same, if it is still as the caller has read it: a
+-- damaged one, or a segment whose blocks move to cold storage. ARGV: own name, uid, kind of key, where (index, field,
+-- stream:first, field's name), what is there, what replaces it. Returns whether it was replaced.
 if read_only() then return 'read_only' end
 local uid, kind, where, old, new = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if lines_uid(ARGV[1]) ~= uid then return 'gone' end
@@ -26,5 +26,10 @@ else -- segment, gone
   local name = (kind == 'gone' and K.gone or K.segment) .. uid .. ':' .. where
   if redis.call('GET', name) ~= old then return 'moved' end
   redis.call('SET', name, new)
+  if kind == 'segment' then
+    log_add(uid, 'bytes', #new - #old)
+    local more = cold_size(new) - cold_size(old)
+    if more > 0 then log_add(uid, 'cold', more) else log_less(uid, 'cold', -more) end
+  end
 end
 return 'done'

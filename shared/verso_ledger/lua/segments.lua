@@ -21,6 +21,12 @@ local function log_less(uid, field, by)
   log_add(uid, field, -math.min(by, tonumber(redis.call('HGET', K.log .. uid, field) or 0) or 0))
 end
 
+-- Bytes of a segment's blocks that are in cold storage, by its first bytes; 0 of one that has them itself.
+local function cold_size(data)
+  if not data or #data < 5 or string.byte(data, 1) ~= 2 then return 0 end
+  return (struct.unpack('<I4', data, 2))
+end
+
 -- Number of the newest segment; 0 without one. Where it is removed the counter `r` says so.
 local function newest_segment(uid)
   return tonumber(redis.call('ZREVRANGE', K.segments .. uid, 0, 0, 'WITHSCORES')[2] or 0)
@@ -31,11 +37,13 @@ local function put_segment(uid, stream, first, member, data)
   redis.call('SET', K.segment .. segment_name(uid, stream, first), data)
   redis.call('ZADD', K.segments .. uid, newest_segment(uid) + 1, member)
   log_add(uid, 'bytes', #data)
+  if cold_size(data) > 0 then log_add(uid, 'cold', cold_size(data)) end
 end
 
 local function take_segment(uid, stream, first, member)
   local name = K.segment .. segment_name(uid, stream, first)
   log_add(uid, 'bytes', -redis.call('STRLEN', name))
+  log_less(uid, 'cold', cold_size(redis.call('GETRANGE', name, 0, 4)))
   log_add(uid, 'masks', -redis.call('EXISTS', K.gone .. segment_name(uid, stream, first)))
   redis.call('UNLINK', name, K.gone .. segment_name(uid, stream, first))
   redis.call('ZREM', K.segments .. uid, member)

@@ -24,11 +24,13 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
+from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports.models import Models
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
+from verso_worker.stores.objects import ObjectStorage
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 TEXTS = {
@@ -40,6 +42,7 @@ TEXTS = {
     "nul": b"a\0b\0",
 }
 BUCKETS = 16
+NO_COLD_STORAGE = ColdStorage(ObjectStorage("file:///nowhere", "home"))
 
 
 def make_pipeline(
@@ -48,6 +51,7 @@ def make_pipeline(
     ledger: Ledger,
     *,
     serving: Models | None = None,
+    cold: ColdStorage | None = None,
     **others: Any,
 ) -> Pipeline:
     """Return a pipeline over real stores, of a models folder that is empty.
@@ -60,6 +64,7 @@ def make_pipeline(
         vectors,
         ledger.documents,
         logs=ledger.logs,
+        cold=cold or NO_COLD_STORAGE,
         migrations=ledger.migrations,
         lexicon=Bm25(),
         registry=ModelOperations(models),

@@ -23,6 +23,15 @@ the difference to the one before, how many lines have it less one, and a bit for
 such a line. It is written column by column, each as wide as its largest number, and compressed.
 
 A segment with the flag RECORDS has no blocks: its lines are documents, named by their lines' ids.
+
+A segment whose blocks are in cold storage begins with where they are, and ends with its front:
+
+    offset  size  field
+    0       1     version, 2
+    1       4     size of all blocks together
+    5       16    name of their object
+    21      4     CRC-32 of everything before it
+    25            the front, as above
 """
 
 from __future__ import annotations
@@ -40,6 +49,9 @@ from verso_core import crc
 from verso_core.errors import PatchCorrupt
 
 VERSION = 1
+COLD_VERSION = 2
+COLD_BYTES = 25
+"""What stands before the front of a segment whose blocks are in cold storage."""
 OPEN = 1
 """Flag: the last line came without a line end."""
 RECORDS = 2
@@ -53,6 +65,7 @@ FRONT_BYTES = 8192
 """Enough for the front of nearly every segment."""
 
 _HEAD = struct.Struct("<BBIqiHIIBB")
+_COLD = struct.Struct("<BI16s")
 _SIZE, _SIZE_AT = 6, 20
 """Where the size of the front stands among the numbers of the head, and among its bytes."""
 _WIDTHS: tuple[np.dtype[Any], ...] = (np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"))
@@ -77,6 +90,32 @@ class TimeSource:
     field: int = 0
     arrived_ns: int = 0
     offset_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ColdBlocks:
+    """The blocks of a segment in cold storage: the size of all together, and their object."""
+
+    size_bytes: int
+    name: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> ColdBlocks | None:
+        """Return where the blocks of a segment are, by its first bytes; None if it has them.
+
+        One flipped bit is corrected. The versions differ in two, so none is taken for the other.
+        """
+        if not data or data[0] == VERSION:
+            return None
+        right = crc.corrected(data[:COLD_BYTES])
+        if right is None or len(right) < COLD_BYTES or right[0] != COLD_VERSION:
+            return None
+        _, size_bytes, name = _COLD.unpack_from(right)
+        return cls(size_bytes, name)
+
+    def pack(self, front: bytes) -> bytes:
+        """Return the segment with this front whose blocks are these."""
+        return crc.closed(_COLD.pack(COLD_VERSION, self.size_bytes, self.name)) + front
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,6 +212,8 @@ class Front:
         Raises:
             PatchCorrupt: it is none, or a bit of it is not as it was written.
         """
+        if ColdBlocks.read(data) is not None:
+            data = data[COLD_BYTES:]
         if len(data) < _HEAD.size:
             raise PatchCorrupt(_FAULT)
         version, flags, lines, arrived, offset, blocks, size, inventory, pattern, field = (
@@ -213,6 +254,9 @@ class Front:
 
 def corrected(data: bytes) -> bytes | None:
     """Return a whole segment with a flipped bit of its front corrected; None if it cannot be."""
+    if (cold := ColdBlocks.read(data)) is not None:
+        front = corrected(data[COLD_BYTES:])
+        return None if front is None else cold.pack(front)
     if len(data) < _HEAD.size:
         return None
     size: int = _HEAD.unpack_from(data)[_SIZE]

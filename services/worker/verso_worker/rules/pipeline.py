@@ -28,6 +28,7 @@ from verso_worker.rules.kinds.documents import document_table
 from verso_worker.rules.kinds.heads import HeadJobs
 from verso_worker.rules.kinds.logs import log_table
 from verso_worker.rules.kinds.models import Embed, ModelKinds
+from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.migrate import Migrations
 from verso_worker.rules.models import ModelOperations
@@ -53,6 +54,7 @@ class Pipeline:
         vectors: the vector store.
         documents: entries and collections.
         logs: lines of log collections.
+        cold: where blocks of their old segments are.
         migrations: moves of collections to another artifact.
         lexicon: finds words, for collections that are searched by them as well.
         registry: shows and changes which models are served.
@@ -73,6 +75,7 @@ class Pipeline:
         documents: Documents,
         *,
         logs: Logs,
+        cold: ColdStorage,
         migrations: Migrations,
         lexicon: Lexicon,
         registry: ModelOperations,
@@ -98,7 +101,7 @@ class Pipeline:
             coded=coded,
         )
         self._lines = LogRules.of(
-            models, documents, logs, lexicon=lexicon, records=self._records, kernels=kernels
+            models, documents, logs, cold, lexicon=lexicon, records=self._records, kernels=kernels
         )
         self._management = CollectionRules.of(
             models,

@@ -8,7 +8,8 @@ same.
    frozen before the first is copied.
 3. The vectors are copied. A collection's writes wait while its files are copied, searches and reads
    continue.
-4. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed to its name.
+4. The objects of cold storage are copied, wherever it is.
+5. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed to its name.
 
 A backup that fails leaves no folder under the requested name.
 """
@@ -28,13 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verso_core import files, telemetry
-from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
+from verso_core.backup import COLD_NAME, KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
-from verso_core.settings import LedgerAddress
+from verso_core.settings import HOME_LEDGER, LedgerAddress
 from verso_ledger.dump import dump
 from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.edge.client import EdgeVectors
+from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 
 if TYPE_CHECKING:
     from verso_worker.stores.qdrant.store import QdrantVectors
@@ -57,6 +59,7 @@ def take(
     redis_url: str,
     vectors: VectorStore,
     data: Path,
+    cold: str,
     others: Sequence[LedgerAddress] = (),
 ) -> Backup:
     """Take a backup.
@@ -66,12 +69,14 @@ def take(
         redis_url: the home ledger.
         vectors: the vector store.
         data: the worker's data folder, with its artifacts.
+        cold: address of the object store of cold storage.
         others: the other ledgers of the platform.
 
     Raises:
         BackupInvalid: the target exists.
         CollectionBusy: another backup is being taken, or this one was too slow to hold the freeze.
         LedgerUnavailable: the ledger could not be copied.
+        ObjectsUnavailable: cold storage could not be copied.
         VectorsUnavailable: a collection could not be copied.
     """
     target = target.resolve()
@@ -100,6 +105,10 @@ def take(
             counts = {
                 name: vectors.copy(name, draft / VECTORS_NAME / name) for name in vectors.names()
             }
+            for name in (HOME_LEDGER, *(one.name for one in others)):
+                copy_objects(
+                    ObjectStorage(cold, ledger=name), local_objects(draft / COLD_NAME, ledger=name)
+                )
             for freeze in freezes:
                 freeze.check()
         for name in KEPT_NAMES:
@@ -209,7 +218,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _take(target: Path, settings: WorkerSettings) -> int:
     with closing(_store(settings)) as vectors:
         home, *others = settings.ledger_addresses
-        made = take(target, redis_url=home.url, vectors=vectors, data=settings.data, others=others)
+        made = take(
+            target,
+            redis_url=home.url,
+            vectors=vectors,
+            data=settings.data,
+            cold=settings.cold_store,
+            others=others,
+        )
     return len(made.files)
 
 

@@ -21,7 +21,7 @@ from tests.integration.verso_worker.rules.log_lines import (
     raw,
     search,
 )
-from tests.integration.verso_worker.worker_parts import BUCKETS, Stores
+from tests.integration.verso_worker.worker_parts import BUCKETS, NO_COLD_STORAGE, Stores
 from tests.wire import Item
 
 from verso_core.crc import flipped
@@ -120,7 +120,7 @@ class Fresh:
     """A worker's rules over the same stores, which have read nothing yet."""
 
     def __init__(self, stores: Stores) -> None:
-        store = LogStore(stores.ledger.logs)
+        store = LogStore(stores.ledger.logs, NO_COLD_STORAGE)
         self._collection = stores.ledger.documents.collection(NAME)
         self._lines = LineReader(store, stores.pipeline._records.reader)
         blocks, models = Blocks(store), stores.pipeline._records.reader.models

@@ -15,6 +15,7 @@ from verso_core.settings import LedgerAddress
 from verso_ledger.epoch import Epoch
 from verso_worker.restore_vectors import fill
 from verso_worker.stores.backup import take
+from verso_worker.stores.objects import local_objects
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 
@@ -33,15 +34,23 @@ def test_each_ledger_begins_a_new_epoch_and_a_wrong_one_is_refused(
     data.mkdir()
     before = {url: epoch_of(url) for url in (home.url, other.url)}
     copy = tmp_path / "copy"
-    made = take(copy, redis_url=home.url, vectors=vectors, data=data, others=b)
+    cold, restored = (local_objects(tmp_path / name, ledger="b") for name in ("cold", "restored"))
+    cold.put("7/object", b"blocks")
+    url = home.url
+    made = take(copy, redis_url=url, vectors=vectors, data=data, cold=cold.url, others=b)
     assert {"ledger.rdb", "ledger-b.rdb", "ledgers.json"} <= made.files.keys()
+
+    def restore(others: list[LedgerAddress]) -> None:
+        fill(copy, redis_url=url, vectors=vectors, data=data, cold=restored.url, others=others)
+
     for wrong in ([], [LedgerAddress("c", other.url)], [LedgerAddress("b", empty.url)]):
         with pytest.raises(BackupInvalid):
-            fill(copy, redis_url=home.url, vectors=vectors, data=data, others=wrong)
+            restore(wrong)
     assert {url: epoch_of(url) for url in before} == before
-    fill(copy, redis_url=home.url, vectors=vectors, data=data, others=b)
+    restore(b)
+    assert restored.get(["7/object"]) == [b"blocks"]
     after = {url: epoch_of(url) for url in before}
     assert all(after[url] != before[url] for url in before)
-    fill(copy, redis_url=home.url, vectors=vectors, data=data, others=b)  # again, after a failure
+    restore(b)  # again, after a failure
     assert {url: epoch_of(url) for url in before} == after
     vectors.close()

@@ -16,6 +16,7 @@ from verso_worker.rules.generations import Generations
 from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.logs.blocks import Blocks
+from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.counting import LineCounts
 from verso_worker.rules.logs.grouping import LogCluster, LogProjection
@@ -148,13 +149,14 @@ class LogRules:
         models: Models,
         documents: Documents,
         logs: Logs,
+        cold: ColdStorage,
         *,
         lexicon: Lexicon,
         records: DocumentRules,
         kernels: Kernels | None,
     ) -> LogRules:
         """Compose the rules; ``records`` are those of what a log collection holds beside lines."""
-        store = LogStore(logs)
+        store = LogStore(logs, cold)
         reader, blocks = LineReader(store, records.reader), Blocks(store)
         summaries = Summaries(blocks)
         management = LogManagement(store, reader)

@@ -57,7 +57,7 @@ class Blocks:
     def _decoded(
         self, log: LogCollection, wanted: Mapping[Segment, Sequence[int]]
     ) -> dict[BlockRef, Block]:
-        rows = self._store.ledger.read(log.uid, [(one.stream, one.first) for one in wanted])
+        rows = self._store.read(log.uid, [(one.stream, one.first) for one in wanted])
         read: list[tuple[Opened, int]] = []
         for (segment, numbers), data in zip(wanted.items(), rows, strict=True):
             one = _opened(segment, data)

@@ -30,6 +30,7 @@ from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
+from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.conditions import Source
 from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, View
 from verso_worker.rules.ports.stores import Logs
@@ -375,12 +376,14 @@ class LogStore:
 
     Attributes:
         ledger: the ledger's lines.
+        cold: where blocks of old segments are.
         readers: threads that decode blocks for callers who wait.
         writers: threads that code and verify blocks.
     """
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, cold: ColdStorage) -> None:
         self.ledger = logs
+        self.cold = cold
         threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
         self.readers = ThreadPoolExecutor(threads, thread_name_prefix="log-read")
         self.writers = ThreadPoolExecutor(threads, thread_name_prefix="log-write")
@@ -400,6 +403,14 @@ class LogStore:
                 known = self._known[name] = LogCollection(self.ledger, name, state.uid, dim=dim)
         known.refresh(state)
         return known
+
+    def read(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        """Return segments by stream and first number, wherever their blocks are; None: it is gone.
+
+        Raises:
+            ObjectsUnavailable: one is in cold storage, which did not answer.
+        """
+        return self.cold.whole(uid, self.ledger.read(uid, places))
 
 
 def _intact(row: bytes) -> bytes | None:

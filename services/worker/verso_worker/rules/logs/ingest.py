@@ -354,7 +354,7 @@ class LogIngest:
         bitmaps = self.store.ledger.gone(log.uid, places)
         at, missing = item.first, False
         try:
-            opened = open_segments(self.store.ledger, log, segments)
+            opened = open_segments(self.store, log, segments)
             for segment, one, bitmap in zip(segments, opened, bitmaps, strict=True):
                 if one is None or not one.intact:
                     return False

@@ -72,7 +72,7 @@ class LineRows:
         ]
         for _, segment, block in sorted(chosen, key=lambda row: row[0]):
             try:
-                [opened] = open_segments(self.store.ledger, log, [segment])
+                [opened] = open_segments(self.store, log, [segment])
                 lines = None if opened is None else opened.block(log, block).lines
                 if lines is not None and log.holds_records(segment.stream):
                     lines, _ = bodies(lines)

@@ -160,6 +160,7 @@ class LogManagement:
             statements=len(log.statements().texts),
             bytes_text=state.text_bytes,
             bytes_segments=state.segment_bytes,
+            bytes_cold=state.cold_bytes,
             bytes_shapes=memory.shapes,
             bytes_statements=memory.statements,
             bytes_tables=memory.tables,
@@ -216,7 +217,7 @@ class LogManagement:
             return 0
         size = 0
         try:
-            [opened] = open_segments(self.store.ledger, log, [segment])
+            [opened] = open_segments(self.store, log, [segment])
             if opened is None:  # replaced meanwhile: the step says so
                 return 0
             if len(places) == segment.lines:
@@ -232,7 +233,7 @@ class LogManagement:
 
     def _merged(self, log: LogCollection, run: Sequence[Segment]) -> int:
         """Merge consecutive segments into one; return how many there are fewer."""
-        opened = open_segments(self.store.ledger, log, run)
+        opened = open_segments(self.store, log, run)
         bitmaps = self.store.ledger.gone(log.uid, [(one.stream, one.first) for one in run])
         parts = [one for one in opened if one is not None]
         if len(parts) < len(run) or not _same_times(parts):

@@ -69,7 +69,7 @@ class LogMigration:
         """Code a segment with the newest tables; return whether it was replaced."""
         tables = log.tables()
         bitmap = log.bitmaps().get((segment.stream, segment.first), b"")
-        [opened] = open_segments(self.store.ledger, log, [segment])
+        [opened] = open_segments(self.store, log, [segment])
         if opened is None or _generations(opened) == {tables.generation}:
             return False
         parsed = parsing.parse(opened.lines(log, self.store.writers), log.shapes)

@@ -117,7 +117,7 @@ class LineReader:
             if not segments:
                 return None
             deleted = self.deleted(log, segments[0])
-            [opened] = open_segments(self.store.ledger, log, segments)
+            [opened] = open_segments(self.store, log, segments)
             if opened is not None:
                 break
             log.refresh()  # it was merged with others
@@ -176,7 +176,7 @@ class LineReader:
             RecordCorrupt: a block does not read back.
         """
         deleted = self.deleted(log, segment)
-        [opened] = open_segments(self.store.ledger, log, [segment])
+        [opened] = open_segments(self.store, log, [segment])
         if opened is None:
             return None
         numbers = np.arange(segment.first, segment.end)

@@ -6,7 +6,8 @@
 2. The counters are compared with what they count.
 3. Every block of every segment is decoded, and the bitmaps of deleted lines are read. A segment
    with flipped bits that can be corrected is written again. A block that cannot be decoded is
-   named by the id of its first line, and only its lines count as damaged.
+   named by the id of its first line, and only its lines count as damaged. Blocks of a sound segment
+   whose lines arrived long enough ago are moved to cold storage.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core import crc
-from verso_core.errors import RecordCorrupt
+from verso_core.errors import ObjectsUnavailable, RecordCorrupt, Unavailable
 from verso_core.jobs import BucketRange, Collection
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import LogState, LogValue, Segment
-from verso_worker.records.segments import BLOCK_LINES, SEGMENT_LINES, set_bits
+from verso_worker.records.segments import (
+    BLOCK_LINES,
+    COLD_BYTES,
+    SEGMENT_LINES,
+    ColdBlocks,
+    set_bits,
+)
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
-from verso_worker.rules.logs.segments import opened_segment
+from verso_worker.rules.logs.segments import Opened, opened_segment
 from verso_worker.rules.ports.stores import Logs
 
 LISTED = 100
@@ -78,6 +85,7 @@ class LogScrub:
                 self._check(log, segment, found)
         if asked.first == 0:
             self.management.merge(collection)
+            self._sweep(log)
         return Scrubbed.of(asked.count, found.counts, found.names[:LISTED])
 
     def _check(self, log: LogCollection, segment: Segment, found: _Found) -> None:
@@ -98,8 +106,9 @@ class LogScrub:
         logs, seen = self.store.ledger, _Found()
         name, place = line_id(segment.stream, segment.first), (segment.stream, segment.first)
         bits, deleted = self._bits(log, segment)
-        [data] = logs.read(log.uid, [place])
-        if data is None:
+        [stored] = logs.read(log.uid, [place])
+        [data] = self.store.cold.whole(log.uid, [stored])
+        if stored is None or data is None:
             return None
         try:
             one = opened_segment(segment, data)
@@ -112,7 +121,8 @@ class LogScrub:
             seen.add("damaged", segment.lines, name)
         elif not one.is_records:  # lines that are documents are checked as such
             lines = one.readable(log, self.store.writers)
-            repaired = "repaired" in (bits, self._written(log, segment, data, one.data))
+            kept = self._kept(log, one, stored, data, whole=None not in lines)
+            repaired = "repaired" in (bits, kept)
             for number, block in enumerate(lines):
                 status = "damaged" if block is None else "repaired" if repaired else "sound"
                 begin = number * BLOCK_LINES
@@ -139,6 +149,41 @@ class LogScrub:
         right = crc.closed(crc.opened(stored))
         return self._written(log, segment, stored, right, kind="gone"), deleted
 
+    def _kept(
+        self, log: LogCollection, one: Opened, stored: bytes, data: bytes, *, whole: bool
+    ) -> str:
+        """Correct what is stored of a segment, and move its blocks to cold storage if that is due.
+
+        stored: what the ledger holds of it; ``data``: it with its blocks, as they were read;
+        ``whole``: all of them can be decoded.
+        """
+        cold, front = ColdBlocks.read(stored), one.front
+        size = front.size_bytes
+        if cold is not None and one.data[size:] == data[size:]:
+            return self._written(log, one.segment, stored, cold.pack(one.data[:size]))
+        if cold is None and not (whole and self.store.cold.is_due(front)):
+            return self._written(log, one.segment, stored, one.data)
+        if not whole:  # nothing but a backup has the rest
+            return "sound"
+        self._move(log, one, stored)
+        if one.data == data:
+            return "sound"
+        _warn(log.name, "segment")
+        return "repaired"
+
+    def _move(self, log: LogCollection, one: Opened, stored: bytes) -> None:
+        """Move the blocks of a segment to cold storage; while that is full or away they stay."""
+        try:
+            moved = self.store.cold.moved(log.uid, one.data, one.front)
+        except Unavailable as error:
+            _log.warning("lines are not moved to cold storage: %s", error.detail)
+            return
+        where = f"{one.segment.stream}:{one.segment.first}"
+        if moved.is_fresh:
+            self.store.ledger.correct(
+                log.name, log.uid, "segment", where=where, old=stored, new=moved.value
+            )
+
     def _written(
         self,
         log: LogCollection,
@@ -154,6 +199,16 @@ class LogScrub:
         self.store.ledger.correct(log.name, log.uid, kind, where=where, old=old, new=new)
         _warn(log.name, kind)
         return "repaired"
+
+    def _sweep(self, log: LogCollection) -> None:
+        """Remove objects of cold storage that no segment names."""
+        logs, cold = self.store.ledger, self.store.cold
+        try:
+            cold.sweep_deleted(logs)
+            log.refresh()
+            cold.sweep(logs, log.uid, [(one.stream, one.first) for one in log.every_segment()])
+        except ObjectsUnavailable as error:
+            _log.warning("cold storage is not swept: %s", error.detail)
 
     def _count_again(self, log: LogCollection) -> None:
         """Set the counters of a collection right, unless it changes all the while."""
@@ -176,6 +231,11 @@ class LogScrub:
                 "gone": gone,
                 "masks": masks,
                 "bytes": sum(logs.sizes(log.uid, places)),
+                "cold": sum(
+                    cold.size_bytes
+                    for head in logs.heads(log.uid, places, size=COLD_BYTES)
+                    if (cold := ColdBlocks.read(head)) is not None
+                ),
             }
             if _counted(state) == counts:
                 return
@@ -235,6 +295,7 @@ def _counted(state: LogState) -> dict[str, int]:
         "gone": state.deleted,
         "masks": state.bitmaps,
         "bytes": state.segment_bytes,
+        "cold": state.cold_bytes,
     }
 
 

@@ -31,8 +31,7 @@ from verso_worker.records.segments import (
     TimeSource,
     corrected,
 )
-from verso_worker.rules.logs.collection import LogCollection
-from verso_worker.rules.ports.stores import Logs
+from verso_worker.rules.logs.collection import LogCollection, LogStore
 
 Times = NDArray[np.int64]
 
@@ -267,13 +266,16 @@ class Opened:
             raise _unreadable(self.segment.stream, first, count, exc) from exc
 
 
-def open_segments(logs: Logs, log: LogCollection, asked: Sequence[Segment]) -> list[Opened | None]:
+def open_segments(
+    store: LogStore, log: LogCollection, asked: Sequence[Segment]
+) -> list[Opened | None]:
     """Read segments; None for one that was replaced or deleted meanwhile.
 
     Raises:
+        ObjectsUnavailable: one is in cold storage, which did not answer.
         RecordCorrupt: one is damaged; it names the lines.
     """
-    rows = logs.read(log.uid, [(one.stream, one.first) for one in asked])
+    rows = store.read(log.uid, [(one.stream, one.first) for one in asked])
     return [opened_segment(segment, data) for segment, data in zip(asked, rows, strict=True)]
 
 

@@ -258,6 +258,14 @@ class Logs(Protocol):
         """Return the first bytes of segments; empty for one that is gone."""
         ...
 
+    def uids(self) -> set[str]:
+        """Return the uids of the lines of all collections."""
+        ...
+
+    def frozen(self) -> bool:
+        """Whether a backup copies the stores, so that nothing is to be removed from them."""
+        ...
+
     def swap(
         self,
         collection: str,
@@ -291,7 +299,7 @@ class Logs(Protocol):
         new: bytes,
         labels: bytes = b"",
     ) -> bool:
-        """Replace a damaged value; return whether it was still the one that is damaged."""
+        """Replace a value by another that says the same; return whether it had not changed."""
         ...
 
     def put_counts(self, collection: str, state: LogState, counts: Mapping[str, int]) -> bool:
@@ -304,4 +312,36 @@ class Logs(Protocol):
 
     def memory(self, uid: str, *, vectors: str) -> Memory:
         """Return what a collection's keys take in memory."""
+        ...
+
+
+class Objects(Protocol):
+    """An object store. A put is durable, and a get returns the same bytes that were put.
+
+    Raises in every method:
+        ObjectsUnavailable: it did not answer, or refused.
+    """
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store an object.
+
+        Raises:
+            DiskFull: free space would fall below the floor.
+        """
+        ...
+
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return objects; None for one that is not there."""
+        ...
+
+    def list(self, prefix: str) -> Iterable[tuple[str, int]]:
+        """Yield the names and sizes of the objects below a prefix."""
+        ...
+
+    def prefixes(self) -> Iterable[str]:
+        """Yield the first parts of all names."""
+        ...
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove objects; one that is not there is no error."""
         ...

@@ -25,7 +25,11 @@ class JoinedMaintenance:
         if kept is not None:
             memory = kept.bytes_memory + held.bytes_memory
             kept = kept.model_copy(
-                update={"bytes_lines": held.bytes_memory, "bytes_memory": memory}
+                update={
+                    "bytes_lines": held.bytes_memory,
+                    "bytes_memory": memory,
+                    "bytes_cold": held.bytes_cold,
+                }
             )
         return found.model_copy(
             update={

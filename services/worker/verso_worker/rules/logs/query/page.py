@@ -342,7 +342,7 @@ def _chosen(
         RecordCorrupt: a block does not read back.
     """
     deleted = reader.deleted(log, segment)
-    [opened] = open_segments(reader.store.ledger, log, [segment])
+    [opened] = open_segments(reader.store, log, [segment])
     if opened is None:
         return None
     read = partial(_block, log, opened, skip_damaged=skip_damaged)

@@ -1,0 +1,120 @@
+"""Cold storage on a real platform: lines move, parts are killed, and a backup has the objects."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import Platform
+
+from verso_client import Client
+from verso_core.jobs import CollectionKind
+from verso_core.jobs.lines import LinesRequest
+from verso_standalone.backup import restore
+
+NAME = "log"
+SETTINGS = {"VERSO_COLD_AFTER_DAYS": "0", "VERSO_VERIFY_DELAY_S": "0.1"}
+COUNT = 2048  # lines of a whole segment
+
+
+def text(number: int) -> bytes:
+    drawn = random.Random(number)
+    rows = (
+        f"2026-01-01T00:{n // 60 % 60:02}:{n % 60:02}Z sshd: user u{drawn.randrange(90)} came from "
+        f"10.0.0.{drawn.randrange(90)} by port {drawn.randrange(90)} in {drawn.randrange(90)} ms\n"
+        for n in range(COUNT)
+    )
+    return "".join(rows).encode()
+
+
+def read(verso: Client) -> bytes:
+    asked = LinesRequest(collection=NAME, limit=0, raw=True)
+    return b"".join(verso.lines(asked))
+
+
+def scrub(verso: Client, timeout_s: float = 120.0) -> None:
+    """Run a whole pass over all records, which moves what is due."""
+    wanted = verso.scrub(now=True).number + 1
+    deadline = time.monotonic() + timeout_s
+    while (state := verso.scrub()).number < wanted or state.running:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert (state.damaged, state.repaired) == (0, 0)
+
+
+def objects(platform: Platform) -> list[Path]:
+    return [path for path in (platform.data / "cold").rglob("*") if path.is_file()]
+
+
+@pytest.mark.timeout(600)
+def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
+    new_platform: Callable[..., Platform], tmp_path: Path
+) -> None:
+    platform = new_platform(**SETTINGS)
+    platform.start()
+    whole = b"".join(map(text, range(4)))
+    with platform.client() as verso:
+        verso.create_collection(NAME, kind=CollectionKind.LOGS)
+        for number in range(4):
+            assert verso.ingest_lines([text(number)], collection=NAME).lines == COUNT
+        before = verso.stats(NAME)
+        verso.scrub(now=True)
+        time.sleep(0.3)
+        platform.kill("worker")  # while it moves lines, or just before or behind
+        scrub(verso)
+        after = verso.stats(NAME)
+        assert before.lines is not None
+        assert after.lines is not None
+        assert after.kept is not None
+        assert 0 < after.kept.bytes_cold <= sum(path.stat().st_size for path in objects(platform))
+        assert after.lines.bytes_segments + after.lines.bytes_cold > before.lines.bytes_segments
+        assert after.lines.bytes_segments < before.lines.bytes_segments
+        assert read(verso) == whole
+        platform.kill("worker")
+        platform.kill("valkey")
+        [text_back] = verso.reconstruct(["0:5000"], collection=NAME)
+        assert text_back.data == whole.splitlines()[5000]
+        assert read(verso) == whole
+    shown = _verso("--url", platform.url, "stats", NAME)
+    assert "kept in cold storage" in shown
+    copy = tmp_path / "copy"
+    _standalone("backup", str(copy), "--data", str(platform.data))
+    assert len([path for path in (copy / "cold").rglob("*") if path.is_file()]) == len(
+        objects(platform)
+    )
+    platform.stop()
+    restored = new_platform(**SETTINGS)
+    restore(copy, restored.data)
+    restored.start()
+    with restored.client() as verso:
+        assert read(verso) == whole
+        scrub(verso)
+        verso.delete_collection(NAME)
+    restored.stop()
+
+
+def _verso(*arguments: str) -> str:
+    return _run("-m", "verso_client.cli.app", *arguments)
+
+
+def _standalone(*arguments: str) -> str:
+    return _run("-m", "verso_standalone", *arguments)
+
+
+def _run(*argv: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *argv],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **SETTINGS},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
