@@ -21,7 +21,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_codecs": 9_000,
     "shared/verso_client": 9_500,
     "services/gateway/verso_gateway": 15_000,
-    "services/worker/verso_worker": 30_000,
+    "services/worker/verso_worker": 30_400,  # with cold storage, and its object store
     "services/keeper/verso_keeper": 2_000,
     "services/standalone/verso_standalone": 2_500,
     "training/verso_training": 11_500,
