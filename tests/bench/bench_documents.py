@@ -2,9 +2,8 @@
 
 No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
 chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the last
-2 MiB of the first part, as ``POST /v1/collections/NAME/fit`` fits them to a collection's newest
-text; *smallest* under that codec policy instead of ``balanced``. Ids of documents are numbers. Then
-everything is written into real stores:
+2 MiB of the first part, which is as much text as a fit uses; *smallest* under that codec policy
+instead of ``balanced``. Ids of documents are numbers. Then everything is written into real stores:
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
@@ -120,7 +119,12 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
 
 
 def measure(
-    found: record_sets.RecordSet, ledger: redis.Redis, *, folder: Path, count: int
+    found: record_sets.RecordSet,
+    ledger: redis.Redis,
+    *,
+    folder: Path,
+    count: int,
+    kinds: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each kind of collection and codec."""
     artifact = manifest.load(folder)
@@ -145,7 +149,7 @@ def measure(
         for way, chosen in ways.items()
     }
     settings = artifact.manifest.space
-    for kind, precision, hybrid in KINDS:
+    for kind, precision, hybrid in (one for one in KINDS if one[0] in kinds):
         space = Space(precision, settings.dim, settings.int8_scale)
         named = () if not hybrid else tuple(chunks)
         disk = points(space, named, count=count)
@@ -189,6 +193,8 @@ def main() -> None:
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="names of sets")
+    names = [name for name, *_ in KINDS]
+    parser.add_argument("--kinds", nargs="+", default=names, choices=names, help="collections")
     parser.add_argument("--chunks", type=int, default=20_000, help="in the vector store")
     arguments = parser.parse_args()
     paper = sheet.Sheet("documents")
@@ -199,7 +205,9 @@ def main() -> None:
             for found in record_sets.record_sets(
                 arguments.data, arguments.sets, fit_bytes=HISTORY_BYTES
             )
-            for row in measure(found, ledger, folder=folder, count=arguments.chunks)
+            for row in measure(
+                found, ledger, folder=folder, count=arguments.chunks, kinds=arguments.kinds
+            )
         ]
     columns = ["set", "collection", "codec", "chunks", "raw", "entry", "points", "kept", "share"]
     sheet.table("bytes a chunk", columns, [[row[c] for c in columns] for row in rows])
