@@ -43,6 +43,7 @@ class Metrics:
         self._count_stored()
         self._count_read()
         self._count_files()
+        self._count_objects()
         self._count_models()
 
     def _counter(self, name: str, text: str, **labels: Iterable[str]) -> Counter:
@@ -147,6 +148,22 @@ class Metrics:
             registry=self._registry,
         )
 
+    def _count_objects(self) -> None:
+        self._objects = self._counter(
+            "verso_objects",
+            "Objects of cold storage that were written, read or removed, by how that ended",
+            operation=("put", "get", "delete"),
+            status=("ok", "missing", "error"),
+        )
+        self._object_bytes = self._counter(
+            "verso_object_bytes", "Bytes of objects written and read", operation=("put", "get")
+        )
+        self._object_seconds = self._counter(
+            "verso_object_seconds",
+            "Time that the object store took",
+            operation=("put", "get", "delete"),
+        )
+
     def _count_models(self) -> None:
         self._swaps = self._counter(
             "verso_model_swaps", "Published artifacts and heads, by outcome", status=SWAPS
@@ -240,6 +257,13 @@ class Metrics:
     def files_corrupt(self, count: int) -> None:
         """Show how many corrupt files the newest pass found."""
         self._files_corrupt.set(count)
+
+    def object_call(self, operation: str, status: str, size_bytes: int, seconds: float) -> None:
+        """Count an object that was written, read or removed: ok, missing or error."""
+        self._objects.labels(operation, status).inc()
+        self._object_seconds.labels(operation).inc(seconds)
+        if status == "ok" and operation != "delete":
+            self._object_bytes.labels(operation).inc(size_bytes)
 
     def swap(self, status: str) -> None:
         """Count a published artifact or head: taken_up, refused or withdrawn."""

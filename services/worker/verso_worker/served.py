@@ -181,7 +181,10 @@ class Pipelines:
         """Return what makes the pipeline of some models on a ledger."""
         served, settings = self.served, self.served.settings
         objects = ObjectStorage(
-            settings.cold_store, ledger=ledger.name, floor_bytes=settings.free_floor_mib << 20
+            settings.cold_store,
+            ledger=ledger.name,
+            floor_bytes=settings.free_floor_mib << 20,
+            on_call=served.metrics.object_call,
         )
         days = settings.cold_after_days
         return partial(

@@ -7,7 +7,8 @@ on). A folder is synced as the other stores are: a put is safe from a power cut 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,15 @@ _THREADS = 8
 _LISTED_TOGETHER = 1000
 
 
+OnCall = Callable[[str, str, int, float], None]
+"""Receives an operation (put, get, delete), how it ended (ok, missing, error), the object's bytes
+and the seconds that it took."""
+
+
+def _not_counted(operation: str, status: str, size_bytes: int, seconds: float) -> None:
+    """Count nothing."""
+
+
 @dataclass(frozen=True)
 class ObjectStorage:
     """Objects of one ledger, below its name.
@@ -35,11 +45,13 @@ class ObjectStorage:
             is one platform's alone: objects that its ledgers do not know are removed.
         ledger: name of the ledger.
         floor_bytes: free space of a folder's disk that is not filled.
+        on_call: told of every object that was asked for.
     """
 
     url: str
     ledger: str
     floor_bytes: int = 0
+    on_call: OnCall = _not_counted
 
     def put(self, name: str, data: bytes) -> None:
         """Store an object, durably.
@@ -48,7 +60,8 @@ class ObjectStorage:
             DiskFull: the disk of the folder has no room.
             ObjectsUnavailable: the store did not answer, or refused.
         """
-        with self._answering():
+        with self._counted("put") as size, self._answering():
+            size.append(len(data))
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 if shutil.disk_usage(self._folder).free - len(data) < self.floor_bytes:
@@ -111,7 +124,8 @@ class ObjectStorage:
             ObjectsUnavailable: the store did not answer, or refused.
         """
         for name in names:
-            with self._answering():
+            with self._counted("delete") as size, self._answering():
+                size.append(0)
                 try:
                     self._obstore.delete(self._store, self._key(name))
                 except FileNotFoundError:
@@ -138,13 +152,27 @@ class ObjectStorage:
         return f"{self.ledger}/{name}"
 
     def _read(self, name: str) -> bytes | None:
-        with self._answering():
+        with self._counted("get") as size, self._answering():
             if self._folder is not None and not self._folder.is_dir():
                 raise ObjectsUnavailable("the folder of cold storage is not there")
             try:
-                return bytes(self._obstore.get(self._store, self._key(name)).bytes())
+                data = bytes(self._obstore.get(self._store, self._key(name)).bytes())
             except FileNotFoundError:
                 return None
+            size.append(len(data))
+            return data
+
+    @contextmanager
+    def _counted(self, operation: str) -> Iterator[MutableSequence[int]]:
+        """Tell how a call ended; its body adds the size of an object that is there."""
+        begun = time.perf_counter()
+        size: MutableSequence[int] = []
+        status = "error"
+        try:
+            yield size
+            status = "ok" if size else "missing"
+        finally:
+            self.on_call(operation, status, sum(size), time.perf_counter() - begun)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

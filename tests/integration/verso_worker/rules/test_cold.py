@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.integration.verso_worker.rules.log_lines import (
     NAME,
     START,
@@ -26,6 +27,7 @@ from verso_core.jobs import CollectionKind, Kind, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
+from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.segments import COLD_BYTES, ColdBlocks
 from verso_worker.rules.logs.cold import UNNAMED_S, ColdStorage
@@ -270,3 +272,24 @@ def _items(headers: Sequence[dict[str, Any]]) -> list[Item]:
 
 def _uid(logs: Stores) -> str:
     return logs.ledger.logs.state(NAME).uid
+
+
+def test_calls_of_the_object_store_are_counted(objects: ObjectStorage, tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    counted = dataclasses.replace(objects, on_call=Metrics(registry).object_call)
+    counted.put("7/a", b"blocks")
+    assert counted.get(["7/a", "7/b"]) == [b"blocks", None]
+    counted.delete(["7/a", "7/b"])
+    (tmp_path / "cold").rename(tmp_path / "away")
+    with pytest.raises(ObjectsUnavailable):
+        counted.get(["7/a"])
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"verso_{name}_total", labels)
+
+    assert value("objects", operation="put", status="ok") == 1
+    assert value("objects", operation="get", status="ok") == 1
+    assert value("objects", operation="get", status="missing") == 1
+    assert value("objects", operation="get", status="error") == 1
+    assert value("objects", operation="delete", status="ok") == 2
+    assert value("object_bytes", operation="get") == len(b"blocks")
