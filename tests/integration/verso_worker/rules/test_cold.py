@@ -26,10 +26,11 @@ from verso_core.errors import ObjectsUnavailable, RecordCorrupt
 from verso_core.jobs import CollectionKind, Kind, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger
+from verso_ledger.collections.logs import Logs
 from verso_ledger.connection import connect
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.records.segments import COLD_BYTES, ColdBlocks
+from verso_worker.records.segments import BLOCK_LINES, COLD_BYTES, ColdBlocks
 from verso_worker.rules.logs.cold import UNNAMED_S, ColdStorage
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.objects import ObjectStorage, local_objects
@@ -206,6 +207,32 @@ def test_a_flipped_bit_of_an_object_is_corrected_and_another_object_written(
     assert again().scrub(NAME)["sound"] == COUNT
 
 
+def test_more_damage_of_an_object_takes_one_block_and_is_never_a_wrong_line(
+    logs: Stores, objects: ObjectStorage, again: Callable[[], Stores]
+) -> None:
+    ingest(logs, TEXT)
+    logs.scrub(NAME)
+    rows = TEXT.splitlines()
+    cold = ColdBlocks.read(segments(logs)[min(segments(logs))])
+    assert cold is not None
+    name = f"{_uid(logs)}/{cold.name.hex()}"
+    [data] = objects.get([name])
+    assert data is not None
+    one_of_each = list(range(0, COUNT, BLOCK_LINES))
+    for place in range(0, len(data), len(data) // 7):
+        objects.put(name, flipped(flipped(data, 8 * place), 8 * place + 3))
+        worker = again()
+        found = worker.read(*(f"0:{n}" for n in one_of_each), collection=NAME)
+        wrong = [n for n, row in zip(one_of_each, found, strict=True) if row != rows[n]]
+        assert [found[n // BLOCK_LINES] for n in wrong] == [RecordCorrupt.code]
+        seen = worker.scrub(NAME)
+        assert (seen["damaged"], seen["sound"]) == (BLOCK_LINES, COUNT - BLOCK_LINES)
+    objects.put(name, data[: len(data) // 2])
+    assert again().scrub(NAME)["damaged"] > 0
+    objects.put(name, data)
+    assert raw(again()) == TEXT
+
+
 def test_an_object_that_is_gone_is_damage_of_its_own_lines_only(
     logs: Stores, objects: ObjectStorage, again: Callable[[], Stores]
 ) -> None:
@@ -264,6 +291,35 @@ def test_an_object_that_does_not_read_back_replaces_nothing(
         patched.setattr(ObjectStorage, "put", torn)
         assert logs.scrub(NAME)["sound"] == COUNT
     assert not cold_ones(logs)
+
+
+def test_a_worker_that_ends_before_the_ledger_names_an_object_loses_nothing(
+    logs: Stores,
+    objects: ObjectStorage,
+    clock: Clock,
+    again: Callable[[], Stores],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ingest(logs, TEXT)
+    before = segments(logs)
+
+    def ended(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Logs, "correct", ended)
+        with pytest.raises(SystemExit):
+            logs.scrub(NAME)
+    assert len(list(objects.list(""))) == 1
+    assert segments(logs) == before
+    assert raw(again()) == TEXT
+    assert logs.scrub(NAME)["sound"] == COUNT
+    clock.now += UNNAMED_S + 1
+    logs.scrub(NAME)
+    named = {f"{_uid(logs)}/{one.name.hex()}" for one in cold_ones(logs)}
+    assert {name for name, _ in objects.list("")} == named
+    assert len(named) == 3
+    assert raw(again()) == TEXT
 
 
 def _items(headers: Sequence[dict[str, Any]]) -> list[Item]:

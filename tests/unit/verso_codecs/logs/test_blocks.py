@@ -260,10 +260,12 @@ def test_shapes_without_a_number_are_refused() -> None:
 def test_long_lines_are_lines() -> None:
     texts = [
         b" ".join(b"%d" % (number * number) for number in range(2000)),
-        b"x1y" * (1 << 18),
+        b"x1y" * (1 << 19),
+        b"\r" * (1 << 20),
+        b"\x00" * (1 << 20),
         bytes(range(256)) * 64,
     ]
     parsed, shapes = learnt(texts)
     tables = Tables.builtin()
-    block = blocks.encode(parsed, shapes, tables, first=0, count=3)
+    block = blocks.encode(parsed, shapes, tables, first=0, count=len(texts))
     assert texts_of(blocks.decode(block, shapes, tables)) == texts

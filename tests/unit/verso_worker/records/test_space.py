@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from verso_core.errors import VectorInvalid
 from verso_core.jobs import Precision
 from verso_worker.records.space import Space, Stored, Vector, read_unit
 
+ROOT = Path(__file__).parents[4]
 DIM = 16
 SPACES = [
     Space(Precision.FLOAT16, DIM, 0.0),
@@ -77,6 +82,34 @@ def test_int4_vectors_are_the_same_numbers_everywhere() -> None:
     wide = space.widen(space.round(units(7, dim=384, count=64)))
     digest = hashlib.blake2b(wide.tobytes(), digest_size=8).hexdigest()
     assert digest == "1e52db25742e8a15"
+
+
+@pytest.mark.parametrize("kernel", ["Prescott", "Nehalem", "Sandybridge", "Haswell"])
+def test_int4_codes_and_numbers_are_the_same_by_other_instructions(kernel: str) -> None:
+    """By other kernels of OpenBLAS, and by numpy without what it chooses by the processor."""
+    chosen: list[str] = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    if kernel in ("Sandybridge", "Haswell") and not {"AVX2", "X86_V3"} & set(chosen):
+        pytest.skip("this processor has no AVX2")
+    environment = os.environ | {
+        "OPENBLAS_CORETYPE": kernel,
+        "NPY_DISABLE_CPU_FEATURES": " ".join(chosen),
+    }
+    space = Space(Precision.INT4, 384, 0.0)
+    stored = np.concatenate([space.round(units(n, dim=384, count=64)) for n in range(4)])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"from {__name__} import there; there()"],
+        input=stored.tobytes(), env=environment, cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    assert done.stdout == stored.tobytes() * 2 + space.widen(stored).tobytes()
+
+
+def there() -> None:
+    """Write the codes that a store's numbers and rounding again give, and the widened numbers."""
+    space = Space(Precision.INT4, 384, 0.0)
+    stored = np.frombuffer(sys.stdin.buffer.read(), np.uint8).reshape(-1, 192)
+    wide = space.widen(stored)
+    read = space.from_values(space.values(stored).tolist())
+    sys.stdout.buffer.write(read.tobytes() + space.round(wide).tobytes() + wide.tobytes())
 
 
 @given(codes=CODES, scale=st.floats(1.0, 1e5))

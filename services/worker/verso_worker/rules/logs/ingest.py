@@ -3,7 +3,7 @@
 1. Parse the lines: each has a shape and values. No step of this rule is made a line.
 2. The ledger numbers the shapes that are new. Templates are mined from all shapes; a new one is
    encoded and its vector stored.
-3. Code the lines in blocks, decode each again, and compare. Lines that are text become records.
+3. Code the lines in blocks. Lines that are text become records.
 4. The ledger commits the segments and the result in one step. The payload stays in the slice.
 5. Later, in any worker, :meth:`LogIngest.verify` reads the segments, decodes them and compares them
    with the payload. Only then does the ledger drop it.
@@ -165,7 +165,7 @@ class LogIngest:
 
         Raises:
             CollectionUnknown: the collection for which the numbers were reserved is gone.
-            RecordCorrupt: a block did not decode to its lines.
+            RecordCorrupt: shapes or tables of the collection cannot be read.
         """
         item, params = work.only, work.params
         log = self._open(collection, params)
