@@ -9,12 +9,16 @@ The rivals of the same run: the second half's lines one by one with a dictionary
 and in frames of 256 kB at level 19, both of Zstandard; and CLP (`clp-s`, from `yscope-clp-core`) on
 all lines of the set, each as one JSON object.
 
+With ``--texts``: the first lines of the sets whose texts are whole logs, instead of the systems of
+loghub. Their lines come from many machines, and stand in the order of the set.
+
 Without a data folder: the lines of the shipped corpus, which come from all over their sources.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import subprocess
@@ -26,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import record_sets
 import sheet
 import texts
 import zstandard
@@ -40,6 +45,11 @@ _FRAME_BYTES = 256 * 1024
 _DICTIONARY_BYTES = 16 * 1024
 _PAYLOAD_LINES = 4096  # lines that are parsed at once
 _LEVELS = (3, 19)
+_TEXTS = (
+    "rcheck logs", "install logs", "failed tests", "kernel crashes", "CI jobs", "failed builds",
+    "kernel boots", "a test suite",
+)  # fmt: skip
+_TEXT_LINES = 4000
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,13 @@ def log_sets(folder: Path | None) -> Iterator[LogSet]:
             yield LogSet(name, [line.encode() for line in read(folder)])
         except FileNotFoundError:
             continue
+
+
+def text_sets(folder: Path) -> Iterator[LogSet]:
+    """Yield the first lines of sets whose texts are whole logs."""
+    for found in record_sets.record_sets(folder, list(_TEXTS), fit_bytes=None):
+        rows = (line for text in (*found.fit, *found.test) for line in text.splitlines())
+        yield LogSet(found.name, list(itertools.islice(rows, _TEXT_LINES)))
 
 
 def _payload(lines: Sequence[bytes]) -> Lines:
@@ -207,11 +224,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, help="folder with logs_loghub2k and logs_loghub_full")
     parser.add_argument("--sets", nargs="+", help="names of sets, all of them by default")
+    parser.add_argument("--texts", action="store_true", help="sets whose texts are whole logs")
     options = parser.parse_args()
+    if options.texts and options.data is None:
+        parser.error("--texts needs --data")
     report = sheet.Sheet("logs")
     clp = find_clp()
     results: dict[str, dict[str, Any]] = {}
-    for found in log_sets(options.data):
+    for found in text_sets(options.data) if options.texts else log_sets(options.data):
         if options.sets is None or found.name in options.sets:
             if not results:
                 measure(found, None)  # what is compiled at the first call
