@@ -271,6 +271,11 @@ class Calibration(_Model):
     sources: dict[str, Source] = Field(
         default_factory=dict, description="by the word before the slash of the best label"
     )
+    source_limits: dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)]] = Field(
+        default_factory=dict,
+        description="source -> least probability of it, the sum of softmax(z / T) over its labels, "
+        "at which these are accepted where an error rate is asked for; no source: no limit",
+    )
     usual: tuple[FiniteFloat, ...] = Field(
         default=(), description="quantiles of knn over the calibration rows, in equal steps, from 0"
     )
@@ -392,11 +397,15 @@ class Head(_Model):
             raise ValueError("expected a relevance only where answers are read")
         if self.calibration.scope is not None and self.none_label is None:
             raise ValueError("expected none_label of a head with a calibration of scope")
+        if unknown := self.calibration.source_limits.keys() - set(map(source_of, self.labels)):
+            raise ValueError(f"source_limits: expected sources of labels, got {_list(unknown)}")
         return self
 
 
 _LATER = ("chunk", "text_unit", "max_chunks", "terms")
-_LATER_CALIBRATION = ("found_null_threshold", "relevance", "scope", "sources", "usual")
+_LATER_CALIBRATION = (
+    *("found_null_threshold", "relevance", "scope", "source_limits", "sources", "usual"),
+)
 """Fields that heads of earlier versions do not have."""
 
 

@@ -203,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
     head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
-    head.add_argument("--weights", type=Path, help="a head that answers, to choose thresholds of")
+    head.add_argument("--weights", type=Path, help="a head whose weights are kept")
 
     spread = commands.add_parser("seeds", help="write what other seeds give into a head's card")
     spread.set_defaults(command=_seeds)

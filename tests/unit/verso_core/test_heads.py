@@ -188,6 +188,30 @@ def test_a_relevance_is_part_of_a_heads_version_and_its_absence_is_not() -> None
     assert version_of(Head.model_validate(before)) == version_of(head)
 
 
+def test_limits_of_sources_are_part_of_a_heads_version_and_their_absence_is_not() -> None:
+    head = Head(**CLASSIFY | {"labels": ("a/x", "b/x"), "none_label": None})
+    calibration = head.calibration.model_copy(update={"source_limits": {"a": 0.9}})
+    assert version_of(head.model_copy(update={"calibration": calibration})) != version_of(head)
+    before = head.model_dump(mode="json")
+    assert before["calibration"].pop("source_limits") == {}
+    assert version_of(Head.model_validate(before)) == version_of(head)
+
+
+@pytest.mark.parametrize("limits", [{"c": 0.9}, {"a": 0.0}, {"a": 1.5}])
+def test_a_limit_is_a_probability_of_a_source_that_the_head_has(limits: dict[str, float]) -> None:
+    given = CLASSIFY | {"labels": ("a/x", "b/x"), "none_label": None}
+    with pytest.raises(ValidationError, match=r"source_limits|than 0|to 1"):
+        Head.model_validate(given | {"calibration": {"source_limits": limits}})
+
+
+def test_a_head_with_a_setting_of_a_later_version_is_refused(folder: Path) -> None:
+    path = folder / HEAD_NAME
+    later = path.read_text().replace('"temperature":', '"later_setting":{"a":0.9},"temperature":')
+    path.write_text(later)
+    with pytest.raises(HeadInvalid, match="later_setting"):
+        load(folder)
+
+
 @pytest.mark.parametrize("threshold", [-1.5, 0.0])
 def test_a_threshold_of_found_records_is_part_of_a_heads_version(threshold: float) -> None:
     head = Head(**ANSWER)

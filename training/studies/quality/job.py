@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verso_core.heads import Head
 from verso_training import config
 from verso_training.heads import recipe as recipes
 from verso_training.heads.recipe import HeadRecipe
@@ -22,8 +23,8 @@ class Job:
         artifact: Whose encoder the head reads.
         out_dir: ``models/heads``.
         work: For vectors and checkpoints; a later run goes on from there.
-        weights: Folder of a head that answers: its weights are kept, and only what is chosen on
-            validation rows is made again.
+        weights: Folder of a head whose weights are kept. Of one that answers, what is chosen on
+            validation rows is made again; of one that reads documents, the limits of its sources.
     """
 
     data: Path
@@ -48,6 +49,14 @@ def command(recipe: HeadRecipe, *, weights: str = "") -> str:
     """The command that makes the head of a recipe, with the weights of another version or not."""
     kept = f" --weights {weights}" if weights else ""
     return f"python -m studies head --recipe {recipe.name}{kept}"
+
+
+def kept_note(start: Head) -> str:
+    """Return the sentence of a card on weights that another version has too."""
+    return (
+        f"No weight was trained for this version: they are those of {start.version}, of "
+        f"{start.created:%Y-%m-%d}, made by `{start.lineage.command}`."
+    )
 
 
 def digest(examples: Sequence[object]) -> str:

@@ -20,14 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from studies.documents import stored
-from studies.documents.data import Batch
+from studies.documents import served, stored
 from studies.quality.sets import LOG_FAMILIES
 from verso_core import heads
-from verso_training.heads import confidence, graph
-from verso_training.heads.confidence import Outputs, Report
+from verso_training.heads import confidence
+from verso_training.heads.confidence import Report
 from verso_training.heads.rows import Row
-from verso_training.heads.signals import Fitted
 
 _SET = "logs_syzkaller"
 _REPORTS = "pkg/report/testdata"
@@ -110,23 +108,10 @@ def report(rows: Sequence[Row], folder: Path, *, artifact: Path, work: Path) -> 
         cache=work / "documents" / f"later-{_SET}-{head.max_chunks}",
         most=head.max_chunks,
     )
-    session = graph.session(folder / heads.GRAPH, {})
-    logits, features = [], []
-    for one in read:
-        batch = Batch.of([one])
-        feeds = {
-            "vectors": batch.vectors, "mask": batch.mask,
-            "terms": batch.terms, "weights": batch.weights,
-        }  # fmt: skip
-        found = session.run(None, {name: value.numpy() for name, value in feeds.items()})
-        logits.append(found[0][0])
-        features.append(found[1][0])
     targets = np.array([head.labels.index(row.label) for row in rows], np.int64)
-    with np.load(folder / heads.SIGNALS) as arrays:
-        fitted = Fitted(**{name: arrays[name] for name in arrays.files} | {"k": int(arrays["k"])})
     return confidence.report(
-        Outputs(np.stack(logits), np.stack(features), targets),
+        served.outputs(folder, read, targets),
         head.calibration,
-        fitted,
+        served.statistics(folder),
         labels=head.labels,
     )

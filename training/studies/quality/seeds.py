@@ -9,15 +9,13 @@ weights and settings stay as they are.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from verso_core import files, heads, manifest
+from verso_core import heads
 from verso_core.errors import HeadInvalid
 from verso_core.heads import Head
 from verso_training.heads import recipe as recipes
@@ -62,26 +60,11 @@ def publish(folders: Sequence[Path], *, artifact: Path, out_dir: Path) -> Path:
     """
     found = [heads.load(folder).head for folder in folders]
     text = section(found)
-    parent = out_dir / found[0].name
-    draft = parent / f".draft-{os.getpid()}"
-    try:
-        shutil.copytree(folders[0], draft)
-        card = draft / heads.CARD
-        before = card.read_text(encoding="utf-8").partition(f"\n{TITLE}\n")[0].rstrip("\n")
-        card.write_text(f"{before}\n\n{text}\n", encoding="utf-8")
-        described = {**found[0].files, heads.CARD: manifest.describe(card)}
-        head = heads.named(found[0].model_copy(update={"files": described}))
-        heads.write(head, draft)
-        shipping.check(draft, artifact=artifact)
-        folder = parent / head.version
-        if not folder.exists():
-            for path in (*draft.iterdir(), draft):
-                files.sync(path)
-            draft.rename(folder)
-            files.sync(parent)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return folder
+    card = (folders[0] / heads.CARD).read_text(encoding="utf-8")
+    before = card.partition(f"\n{TITLE}\n")[0].rstrip("\n")
+    return shipping.publish_again(
+        folders[0], found[0], f"{before}\n\n{text}\n", artifact=artifact, out_dir=out_dir
+    )
 
 
 def _recipe(head: Head) -> HeadRecipe:

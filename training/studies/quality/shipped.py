@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from studies.documents import classifier, stored
 from studies.documents.data import Document
 from studies.intents import outliers
-from studies.quality import pairsets, ranker, selection, sets, similarity, squad
+from studies.quality import limits, pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
-from studies.quality.job import Job, command, digest
+from studies.quality.job import Job, command, digest, kept_note
 from studies.quality.sets import LabelledSet
 from studies.quality.squad import Part
 from studies.quality.vector_pair import PairPooling, VectorPair
@@ -60,12 +60,16 @@ def train(recipe: HeadRecipe, job: Job) -> heads.Head:
 
     Raises:
         RecipeInvalid: the recipe names sets that no head is made of, or weights are given to one
-            that does not answer.
+            that neither answers nor reads documents.
         HeadInvalid: the weights given do not fit the recipe.
         SpaceMismatch: the weights given read another space.
     """
-    if job.weights is not None and recipe.task is not Task.ANSWER:
-        raise RecipeInvalid(f"expected a recipe that answers for given weights, got {recipe.task}")
+    keeps = recipe.task is Task.ANSWER or recipe.reads is Reads.DOCUMENT
+    if job.weights is not None and not keeps:
+        raise RecipeInvalid(
+            "expected a recipe that answers or reads documents for given weights, "
+            f"got {recipe.task} on {recipe.reads}"
+        )
     torch.set_num_threads(recipe.threads)
     made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
     return made(recipe, job)
@@ -141,6 +145,9 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
     for group in groups:
         for split in RowSplit:
             rows = [row for row in group.of(split) if row.label not in _WITHOUT_MEANING]
+            examples += [replace(row, label=_named(group, row.label)) for row in rows]
+            if job.weights is not None and split is RowSplit.TRAIN:
+                continue  # nothing is trained
             texts = [str(row.text) for row in rows]
             cache = job.work / "documents" / f"{group.name}-{split}-{most}"
             found = stored.documents(
@@ -151,14 +158,15 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
                 every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
             )
             read.update(zip(texts, found, strict=True))
-            examples += [replace(row, label=_named(group, row.label)) for row in rows]
-    report = classifier.train_document_head(
-        recipe,
-        examples,
-        _context(recipe, job, groups),
-        read=lambda texts: [read[text] for text in texts],
-    )
-    return report.head
+    context = _context(recipe, job, groups)
+
+    def read_again(texts: Sequence[str]) -> list[Document]:
+        return [read[text] for text in texts]
+
+    if job.weights is not None:
+        checked = context.checked(recipe, examples)
+        return limits.publish(job.weights, recipe, checked, context, read=read_again)
+    return classifier.train_document_head(recipe, examples, context, read=read_again).head
 
 
 def _context(recipe: HeadRecipe, job: Job, groups: Sequence[LabelledSet]) -> TrainingContext:
@@ -255,7 +263,7 @@ def _ship_reader(
     notes = [*_READER_NOTES, reading.threshold_note(figures)]
     rows, kept = (of, "") if isinstance(of, str) else (of.lineage.data_sha256, of.version)
     if not isinstance(of, str):
-        notes += ["", _kept_note(of)]
+        notes += ["", kept_note(of)]
     if figures.relevance is not None:
         notes += ["", reading.relevance_note(figures.relevance)]
     samples = [
@@ -312,14 +320,6 @@ def _ship_reader(
     )
     folder = shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)
     return heads.load(folder).head
-
-
-def _kept_note(start: heads.Head) -> str:
-    """Return the sentence of a card on weights that another version has too."""
-    return (
-        f"No weight was trained for this version: they are those of {start.version}, of "
-        f"{start.created:%Y-%m-%d}, made by `{start.lineage.command}`."
-    )
 
 
 def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:

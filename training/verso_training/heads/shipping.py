@@ -65,6 +65,7 @@ def classifier(
         f"`{calibration.accept_by}`. On the test rows:",
         "",
         *accepted_table(report),
+        *limits_table(calibration),
     ]
     return "\n".join(lines)
 
@@ -139,6 +140,18 @@ def accepted_table(report: Report) -> list[str]:
     for rate, (coverage, wrong) in report.accepted.items():
         rows.append(f"| ≤ {100 * float(rate):g} % | {100 * coverage:.1f} % | {100 * wrong:.1f} % |")
     return rows
+
+
+def limits_table(calibration: Calibration) -> list[str]:
+    """Return the least probability of each source, or nothing for a head without limits."""
+    if not calibration.source_limits:
+        return []
+    limits = calibration.source_limits.items()
+    return [
+        "",
+        "A label is accepted only if its source has at least this probability:",
+        f"{', '.join(f'`{source}` {limit:.4f}' for source, limit in limits)}.",
+    ]
 
 
 def sources_table(report: Report, *, fewest: int = 2) -> list[str]:
@@ -257,21 +270,53 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
     try:
         draft.mkdir(parents=True)
         head = _write(trained, artifact=artifact, draft=draft)
-        check(draft, artifact=artifact)
-        folder = parent / head.version
-        if folder.exists():
-            # The same rows, recipe and machine yield the same files: the head exists already.
-            return folder
-        for path in (*draft.iterdir(), draft):
-            files.sync(path)
-        draft.rename(folder)
-        files.sync(parent)
+        folder = _placed(draft, parent / head.version, artifact=artifact)
     except OSError as exc:
         if exc.errno in NO_ROOM:
             raise DiskFull(f"no room for head {trained.recipe.name}: {exc.strerror}") from exc
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def publish_again(kept: Path, head: Head, card_text: str, *, artifact: Path, out_dir: Path) -> Path:
+    """Write a version that has the files of another but its card; return the folder.
+
+    Args:
+        kept: Folder of the other version.
+        head: Settings and figures of the new one; its version and files are filled in.
+        card_text: The new card, Markdown.
+        artifact: Whose encoder the head reads.
+        out_dir: ``models/heads``.
+
+    Raises:
+        HeadInvalid: the files are not those of the head.
+    """
+    parent = out_dir / head.name
+    draft = parent / f".draft-{os.getpid()}"
+    try:
+        shutil.copytree(kept, draft)
+        (draft / heads.CARD).write_text(card_text, encoding="utf-8")
+        described = {**head.files, heads.CARD: manifest.describe(draft / heads.CARD)}
+        made = heads.named(head.model_copy(update={"files": described}))
+        heads.write(made, draft)
+        folder = _placed(draft, parent / made.version, artifact=artifact)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _placed(draft: Path, folder: Path, *, artifact: Path) -> Path:
+    """Check a draft, make it the folder of its version, durably, and return that."""
+    check(draft, artifact=artifact)
+    if folder.exists():
+        # The same rows, recipe and machine yield the same files: the head exists already.
+        return folder
+    for path in (*draft.iterdir(), draft):
+        files.sync(path)
+    draft.rename(folder)
+    files.sync(folder.parent)
     return folder
 
 
@@ -321,7 +366,8 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
         arrays: dict[str, Any] = trained.fitted.arrays()
         np.savez_compressed(draft / heads.SIGNALS, **arrays)
     created = datetime.now(UTC).replace(microsecond=0)
-    (draft / "CARD.md").write_text(_card(trained, created), encoding="utf-8")
+    text = card(recipe, trained.provenance, trained.card, created)
+    (draft / heads.CARD).write_text(text, encoding="utf-8")
     base = manifest.load(artifact)
     described = {path.name: manifest.describe(path) for path in sorted(draft.iterdir())}
     head = heads.named(
@@ -385,8 +431,8 @@ def _example(
     return tuple(columns)
 
 
-def _card(trained: Trained, created: datetime) -> str:
-    recipe, provenance = trained.recipe, trained.provenance
+def card(recipe: HeadRecipe, provenance: Provenance, text: str, created: datetime) -> str:
+    """Return a head's card: where it comes from, and then its figures and notes, Markdown."""
     task = {Task.CLASSIFY: "classifies", Task.ANSWER: "answers", Task.SCORE: "scores pairs"}
     return f"""# {recipe.name}
 
@@ -398,5 +444,5 @@ A head that {task[recipe.task]}, reading `{recipe.reads}`.
 - Machine: {machine()}
 - Date: {created:%Y-%m-%d}
 
-{trained.card.strip()}
+{text.strip()}
 """

@@ -191,7 +191,7 @@ def measured(
     return dataclasses.replace(
         trained,
         card="\n".join([*refused, ""])
-        + shipping.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
+        + shipping.classifier(report, calibration, labels=checked.labels, notes=notes(checked)),
         labels=checked.labels,
         calibration=calibration,
         metrics=metrics(report, calibration.temperature),
@@ -237,14 +237,15 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
     return found
 
 
-def _notes(checked: Checked) -> tuple[str, ...]:
+def notes(checked: Checked) -> tuple[str, ...]:
+    """Return the lines of a card on how many rows there were, and which were dropped."""
     counts = ", ".join(f"{count} {split}" for split, count in checked.counts().items())
-    notes = [f"Rows: {counts}."]
+    found = [f"Rows: {counts}."]
     if checked.dropped_labels:
-        notes.append(f"Dropped, too few rows: {', '.join(checked.dropped_labels)}.")
+        found.append(f"Dropped, too few rows: {', '.join(checked.dropped_labels)}.")
     if checked.contradicted:
-        notes.append(f"Dropped, several labels for one text: {checked.contradicted} texts.")
-    return tuple(notes)
+        found.append(f"Dropped, several labels for one text: {checked.contradicted} texts.")
+    return tuple(found)
 
 
 def _samples(part: Mapping[RowSplit, Part]) -> NDArray[np.float32]:

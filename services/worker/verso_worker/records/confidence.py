@@ -6,7 +6,8 @@
    withheld. Among what is accepted of texts like those it was calibrated on, at most that
    share is wrong (learn-then-test, Angelopoulos et al. 2021; how: ``heads.calibration``). A head
    whose labels come from several sources has thresholds for each: a source without one for the
-   rate gets no label accepted.
+   rate gets no label accepted. Where the head limits the probability of the source itself, a label
+   of a source below its limit is withheld too.
 4. Whether a batch is unlike the calibration rows is told from how far its vectors lie from the
    training vectors (the signal ``knn``): a rank-sum test against the calibration rows' own.
 """
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.errors import HeadInvalid, RequestInvalid
-from verso_core.heads import Calibration, Judged, Signal, SignalName, Source
+from verso_core.heads import Calibration, Judged, Signal, SignalName, Source, source_of
 
 Floats = NDArray[np.float32]
 Signals = dict[SignalName, Floats]
@@ -294,11 +295,20 @@ def accepted(
     *,
     error_rate: float | None,
     sources: Sequence[str] = (),
+    source_probability: Floats | None = None,
 ) -> NDArray[np.bool_]:
     """Return which labels to accept so that at most ``error_rate`` of the accepted are wrong.
 
     A row whose signal could not be computed is not accepted. A row out of scope is accepted as
     such where the probability that it is in scope is at most ``error_rate``.
+
+    Args:
+        signals: of the rows.
+        calibration: of the head.
+        error_rate: None accepts every row.
+        sources: of the rows' best labels.
+        source_probability: of these, see :func:`source_probability`; a source that the head limits
+            gets no label accepted without it. Shape: (n,).
 
     Raises:
         RequestInvalid: the head has no threshold for an error rate as low as this.
@@ -321,9 +331,28 @@ def accepted(
         limit = own[f"{max(kept):g}"] if kept else np.inf
         limits[[one == source for one in sources]] = limit
     found: NDArray[np.bool_] = values >= limits
+    certain = np.zeros(rows, np.float32) if source_probability is None else source_probability
+    for source, least in calibration.source_limits.items():
+        of_source = np.array([one == source for one in sources], np.bool_)
+        found[of_source] &= certain[of_source] >= np.float32(least)
     if SignalName.SCOPE in signals:
         outside = out_of_scope(signals, calibration)
         found = np.where(outside, signals[SignalName.SCOPE] <= error_rate, found)
+    return found
+
+
+def source_probability(
+    probabilities: Floats, labels: Sequence[str], sources: Sequence[str]
+) -> Floats:
+    """Return how probable the source of each row's best label is: the sum over its labels.
+
+    Args:
+        probabilities: Shape: (n, C).
+        labels: in the order of the columns.
+        sources: of the rows' best labels.
+    """
+    of_label = np.array([source_of(label) for label in labels])
+    found: Floats = (probabilities * (of_label == np.array(sources)[:, None])).sum(axis=1)
     return found
 
 

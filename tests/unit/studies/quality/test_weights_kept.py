@@ -7,7 +7,7 @@ from studies.quality.job import Job, command, load_recipe
 from verso_training.config import RecipeInvalid
 
 
-def test_only_a_recipe_that_answers_takes_weights(tmp_path: Path) -> None:
+def test_only_a_recipe_that_answers_or_reads_documents_takes_weights(tmp_path: Path) -> None:
     job = Job(
         data=tmp_path,
         artifact=tmp_path,

@@ -146,6 +146,39 @@ def test_a_source_accepts_by_its_own_threshold_or_nothing() -> None:
     assert (probability < 0.5).tolist() == [True, True, False, False, False, False]
 
 
+def test_a_row_that_is_unsure_of_its_source_is_withheld() -> None:
+    labels = ("a/x", "a/y", "b/x")
+    probabilities = confidence.softmax(LOGITS)
+    in_a = LOGITS.argmax(1) < 2
+    sources = ["a" if one else "b" for one in in_a]
+    certain = confidence.source_probability(probabilities, labels, sources)
+    own = np.where(in_a, probabilities[:, :2].sum(1), probabilities[:, 2])
+    np.testing.assert_allclose(certain, own, rtol=1e-6)
+    limit = float(np.median(certain[in_a]))
+    calibration = Calibration(conformal={"0.1": 0.0}, source_limits={"a": limit})
+    signals = measure(calibration)
+    kept = confidence.accepted(
+        signals, calibration, error_rate=0.1, sources=sources, source_probability=certain
+    )
+    np.testing.assert_array_equal(kept, ~in_a | (certain >= np.float32(limit)))
+    assert 0 < kept[in_a].sum() < in_a.sum()
+    assert confidence.accepted(signals, calibration, error_rate=None, sources=sources).all()
+    # without the probability of the source, no label of one with a limit
+    kept = confidence.accepted(signals, calibration, error_rate=0.1, sources=sources)
+    np.testing.assert_array_equal(kept, ~in_a)
+
+
+def test_labels_that_people_checked_leave_the_limits_of_sources() -> None:
+    calibration = Calibration(
+        signals={SignalName.CALIBRATED: Signal(scale=0.0, offset=6.0)},
+        conformal={"0.2": 0.0},
+        source_limits={"a": 0.9},
+    )
+    after = confidence.learned(calibration, judged(200, wrong=0, source="a"))
+    assert after.sources.keys() == {"a"}
+    assert after.source_limits == calibration.source_limits
+
+
 def test_a_row_below_the_threshold_of_scope_is_out_of_it() -> None:
     stack = Stack(bias=0.0, weights={SignalName.MARGIN: 1.0})
     calibration = Calibration(

@@ -16,6 +16,7 @@
   thresholds each (Mondrian conformal prediction, Vovk et al. 2005, section 4.5). Rows of a split
   by time or project are later than the training rows, or foreign to them; a source that has drifted
   there does not lend the others its errors, nor they it their confidence.
+- Limits of sources: see ``source_limits``.
 - Scope: one logistic regression on the signals of the best label and of the vector's place tells
   texts in scope from others; ``least`` keeps ``_KEPT`` of those in scope.
 
@@ -44,6 +45,7 @@ from verso_core.heads import (
     source_of,
 )
 from verso_training.heads import signals
+from verso_training.heads.confidence import source_limits
 from verso_training.heads.signals import Fitted, Flags, Floats, Scores, Signals
 
 DELTA = 0.1
@@ -366,6 +368,9 @@ def calibrate(
             "signals": mapped,
             "conformal": dict(thresholds(held, second.right)),
             "sources": _fit_sources(first, second, found[accept_by], held, labels=labels),
+            "source_limits": source_limits.fit(
+                held_out.logits, held_out.targets, temperature=temperature, labels=labels
+            ),
             "usual": usual,
         }
     )
@@ -437,14 +442,30 @@ def _quantiles(found: Signals) -> tuple[float, ...]:
 
 
 def taken(
-    values: Floats, model: Calibration, *, rate: str, sources: NDArray[np.str_]
+    values: Floats,
+    model: Calibration,
+    *,
+    rate: str,
+    sources: NDArray[np.str_],
+    certain: Floats,
 ) -> NDArray[np.bool_]:
-    """Return which rows are accepted at an error rate that the head has a threshold for."""
+    """Return which rows are accepted at an error rate that the head has a threshold for.
+
+    Args:
+        values: Of the signal that the head accepts by. Shape: (N,).
+        model: Of the head.
+        rate: One of its error rates.
+        sources: Of the rows' best labels. Shape: (N,).
+        certain: The probabilities of these sources. Shape: (N,).
+    """
     limits = np.full(len(values), model.conformal[rate])
     for source, own in model.sources.items():
         strict = [float(one) for one in own.conformal if float(one) <= float(rate) + 1e-12]
         limits[sources == source] = own.conformal[f"{max(strict):g}"] if strict else np.inf
-    found: NDArray[np.bool_] = values >= limits
+    least = np.zeros(len(values))
+    for source, limit in model.source_limits.items():
+        least[sources == source] = limit
+    found: NDArray[np.bool_] = (values >= limits) & (certain >= least)
     return found
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from verso_core.heads import Calibration, Signal, SignalName, source_of
 from verso_training.heads import signals
 from verso_training.heads.confidence.calibration import Outputs, has_both, measure, taken
+from verso_training.heads.confidence.source_limits import best_sources
 from verso_training.heads.signals import Fitted, Flags, Floats, Interval
 
 _BINS = 10
@@ -148,13 +149,17 @@ class _Decided:
     ) -> _Decided:
         """Decide as ``verso_core.heads`` says."""
         chosen = outputs.logits.argmax(-1)
-        of_label = np.array([source_of(label) for label in labels] or [""])
-        sources = of_label[chosen] if labels else np.full(len(chosen), "")
+        sources, certain = best_sources(
+            outputs.logits, temperature=model.temperature, labels=labels
+        )
         values = found[model.accept_by]
         sure = _mapped(model.signals[model.accept_by], values)
         for source, own in model.sources.items():
             sure = np.where(sources == source, _mapped(own.signal, values), sure)
-        kept = {r: taken(values, model, rate=r, sources=sources) for r in model.conformal}
+        kept = {
+            rate: taken(values, model, rate=rate, sources=sources, certain=certain)
+            for rate in model.conformal
+        }
         if model.scope is not None and outside is not None:
             within = found[SignalName.SCOPE]
             out = within < model.scope.least

@@ -42,7 +42,13 @@ def labelled(
     orders = np.argsort(-probabilities, axis=1, kind="stable")[:, : asked.top_k].tolist()
     sources = [source_of(labels[order[0]]) for order in orders]
     sure = confidence.probability(signals, calibration, sources=sources)
-    kept = confidence.accepted(signals, calibration, error_rate=asked.accept_error, sources=sources)
+    kept = confidence.accepted(
+        signals,
+        calibration,
+        error_rate=asked.accept_error,
+        sources=sources,
+        source_probability=confidence.source_probability(probabilities, labels, sources),
+    )
     outside = confidence.out_of_scope(signals, calibration)
     shift = confidence.shift(signals, calibration)
     found = []

@@ -1,0 +1,126 @@
+"""Choose the limits of sources of a head that reads documents; its weights and thresholds stay.
+
+What is chosen, by which rule and on which assumption: ``confidence.source_limits``. A training
+chooses the limits with everything else; this adds them to a head that was trained before, by the
+validation rows that it was calibrated on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from studies.documents import served
+from studies.documents.data import Document
+from studies.quality.job import command, kept_note
+from verso_core import heads, manifest
+from verso_core.errors import HeadInvalid
+from verso_core.heads import Head
+from verso_training.heads import confidence, graph, shipping, vector_classifier
+from verso_training.heads import recipe as recipes
+from verso_training.heads.confidence import Report, source_limits
+from verso_training.heads.context import TrainingContext
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.rows import Checked, RowSplit
+
+
+def publish(
+    folder: Path,
+    recipe: HeadRecipe,
+    rows: Checked,
+    context: TrainingContext,
+    *,
+    read: Callable[[Sequence[str]], Sequence[Document]],
+) -> Head:
+    """Write the version of a head that has limits of its sources, measured on the test rows.
+
+    Args:
+        folder: Of the head.
+        recipe: That it was trained by.
+        rows: That it was trained, calibrated and measured on.
+        context: Of the training.
+        read: Reads texts.
+
+    Raises:
+        SpaceMismatch: the head reads another space than the context's artifact has.
+        HeadInvalid: it was trained by another recipe or on other rows, or on folds, whose held-out
+            rows no weights of the head say.
+    """
+    start = graph.load(folder, space=manifest.load(context.artifact).manifest.space.id).head
+    _check(start, recipe, rows)
+    fitted = served.statistics(folder)
+    validation, test = (
+        served.outputs(folder, read([str(row.text) for row in rows.of(split)]), rows.targets(split))
+        for split in (RowSplit.VALIDATION, RowSplit.TEST)
+    )
+    limits = source_limits.fit(
+        validation.logits,
+        validation.targets,
+        temperature=start.calibration.temperature,
+        labels=start.labels,
+    )
+    calibration = start.calibration.model_copy(update={"source_limits": limits})
+    before, after = (
+        confidence.report(validation, one, fitted, labels=start.labels, rounds=1)
+        for one in (start.calibration, calibration)
+    )
+    report = confidence.report(test, calibration, fitted, labels=start.labels)
+    created = datetime.now(UTC).replace(microsecond=0)
+    notes = (*vector_classifier.notes(rows), "", kept_note(start), _cost(before, after))
+    text = shipping.classifier(report, calibration, labels=start.labels, notes=notes)
+    figures = vector_classifier.metrics(report, calibration.temperature)
+    provenance = replace(
+        context.of(start.lineage.data_sha256), command=command(recipe, weights=start.version)
+    )
+    lineage = start.lineage.model_copy(
+        update={
+            "command": provenance.command,
+            "machine": shipping.machine(),
+            "created": created,
+        }
+    )
+    head = start.model_copy(
+        update={
+            "created": created,
+            "calibration": calibration,
+            "metrics": {name: value for name, value in figures.items() if math.isfinite(value)},
+            "lineage": lineage,
+        }
+    )
+    made = shipping.publish_again(
+        folder,
+        head,
+        shipping.card(recipe, provenance, text, created),
+        artifact=context.artifact,
+        out_dir=context.out_dir,
+    )
+    return heads.load(made).head
+
+
+def _check(start: Head, recipe: HeadRecipe, rows: Checked) -> None:
+    if recipes.parse(start.lineage.recipe) != recipe:
+        raise HeadInvalid(f"{start.version} was trained by other settings")
+    if start.lineage.data_sha256 != rows.digest():
+        raise HeadInvalid(f"{start.version} was trained on other rows")
+    if recipe.classify.folds:
+        raise HeadInvalid(f"{start.version} was calibrated on folds held out")
+
+
+def _cost(before: Report, after: Report) -> str:
+    """Return the sentence of a card on what the limits withhold of the validation rows."""
+    lost = {
+        source: max(
+            coverage - after.sources[source].accepted[rate][0]
+            for rate, (coverage, _) in one.accepted.items()
+        )
+        for source, one in before.sources.items()
+    }
+    each = ", ".join(f"`{source}` {100 * share:.1f}" for source, share in lost.items())
+    return (
+        "The limits of sources were chosen on the validation rows, the thresholds are those of "
+        "before. Points of coverage that the limits cost these rows, at whichever error rate it is "
+        f"most: {each}."
+    )
