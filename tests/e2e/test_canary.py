@@ -7,8 +7,9 @@ takes is left to the platform: a busy machine slows both versions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.e2e.conftest import HEADS, publish_heads
@@ -16,7 +17,8 @@ from tests.support.worse_models import other_encoder, slow_decoder, slow_head, s
 
 from verso_client import Client, Document
 from verso_core import registry
-from verso_core.jobs import CodecPolicy
+from verso_core.jobs import CodecPolicy, CollectionKind
+from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.registry import RolloutState
 from verso_core.registry import Channel
 
@@ -145,6 +147,43 @@ def test_an_artifact_whose_decoder_is_slow_is_found_by_its_latency(
     assert "longer by more than 50%" in reason(rollout)
     target.await_verified("tried", len(taken))
     assert target.read_all("tried", list(taken)) == taken
+
+
+def test_what_a_canary_wrote_of_lines_stays_when_it_goes(
+    verso: Client, target: Platform, variant: Callable[..., Path]
+) -> None:
+    """It gives statements their vectors, and records to what no block takes."""
+    models = target.data / "models"
+    verso.create_collection("lines", kind=CollectionKind.LOGS)
+    stable = verso.stats("lines").artifacts
+    variant(models / "another", 7)
+    registry.assign(models, Channel.CANARY, "another", share=1.0)
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(_serves(worker, "another") for worker in verso.registry().workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    long = "2026-03-04T05:06:08Z TRACE " + "at frame.of(a.Stack:12) " * 400
+    whole = "".join(f"{row}\n" for n in range(40) for row in (*texts(n), f"{long}{n}"))
+    verso.ingest_lines([whole.encode()], collection="lines")
+    target.await_verified("lines", 120)
+    assert set(verso.stats("lines").artifacts) > set(stable), "the canary wrote the records"
+    before = verso.search("a request has finished", collection="lines").hits
+    for channel in (None, "another"):  # withdrawn, and then tried again
+        registry.assign(models, Channel.CANARY, channel, share=1.0)
+        while all(_serves(worker, "another") for worker in verso.registry().workers) != (
+            channel is not None
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        asked = LinesRequest(collection="lines", limit=0, raw=True)
+        assert b"".join(verso.lines(asked)) == whole.encode()
+        assert verso.search("a request has finished", collection="lines").hits == before
+    registry.assign(models, Channel.CANARY, None)
+
+
+def _serves(worker: Mapping[str, Any], name: str) -> bool:
+    """Return whether a worker said that an artifact is its canary."""
+    return name in str(worker["artifact"].get("canary"))
 
 
 def test_an_artifact_with_another_encoder_is_no_canary(verso: Client, target: Platform) -> None:

@@ -28,6 +28,7 @@ from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.cache import Cache
 from verso_worker.rules.ingest import Coded
 from verso_worker.rules.logs.cold import ColdStorage
+from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
@@ -187,12 +188,12 @@ class Pipelines:
             on_call=served.metrics.object_call,
         )
         days = settings.cold_after_days
+        cold = ColdStorage(objects, after_s=None if days is None else days * _DAY_S)
         return partial(
             Pipeline,
             vectors=self.vectors,
             documents=ledger.documents,
-            logs=ledger.logs,
-            cold=ColdStorage(objects, after_s=None if days is None else days * _DAY_S),
+            logs=LogStore(ledger.logs, cold),
             migrations=ledger.migrations,
             lexicon=Bm25(),
             registry=ModelOperations(settings.models, served.comparisons.described),

@@ -25,6 +25,7 @@ from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
 from verso_worker.rules.logs.cold import ColdStorage
+from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports.models import Models
@@ -63,8 +64,7 @@ def make_pipeline(
         artifacts if serving is None else serving,
         vectors,
         ledger.documents,
-        logs=ledger.logs,
-        cold=cold or NO_COLD_STORAGE,
+        logs=LogStore(ledger.logs, cold or NO_COLD_STORAGE),
         migrations=ledger.migrations,
         lexicon=Bm25(),
         registry=ModelOperations(models),

@@ -28,7 +28,7 @@ from verso_worker.rules.kinds.documents import document_table
 from verso_worker.rules.kinds.heads import HeadJobs
 from verso_worker.rules.kinds.logs import log_table
 from verso_worker.rules.kinds.models import Embed, ModelKinds
-from verso_worker.rules.logs.cold import ColdStorage
+from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.migrate import Migrations
 from verso_worker.rules.models import ModelOperations
@@ -41,7 +41,7 @@ from verso_worker.rules.ports.outcome import (
     no_part,
     no_progress,
 )
-from verso_worker.rules.ports.stores import Documents, Lexicon, Logs, Vectors
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
 
 DEFAULT_COLLECTION = "default"
 
@@ -53,8 +53,7 @@ class Pipeline:
         models: the loaded artifacts.
         vectors: the vector store.
         documents: entries and collections.
-        logs: lines of log collections.
-        cold: where blocks of their old segments are.
+        logs: log collections, which pipelines of one ledger share.
         migrations: moves of collections to another artifact.
         lexicon: finds words, for collections that are searched by them as well.
         registry: shows and changes which models are served.
@@ -74,8 +73,7 @@ class Pipeline:
         vectors: Vectors,
         documents: Documents,
         *,
-        logs: Logs,
-        cold: ColdStorage,
+        logs: LogStore,
         migrations: Migrations,
         lexicon: Lexicon,
         registry: ModelOperations,
@@ -101,7 +99,7 @@ class Pipeline:
             coded=coded,
         )
         self._lines = LogRules.of(
-            models, documents, logs, cold, lexicon=lexicon, records=self._records, kernels=kernels
+            models, documents, logs, lexicon=lexicon, records=self._records, kernels=kernels
         )
         self._management = CollectionRules.of(
             models,

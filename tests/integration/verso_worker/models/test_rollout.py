@@ -244,10 +244,7 @@ def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
         nothing: Any = None  # no slice is run
         others = dict.fromkeys(
-            (
-                *("logs", "cold", "migrations", "lexicon", "registry", "heads", "feedback"),
-                *("tables", "fitter"),
-            ),
+            ("logs", "migrations", "lexicon", "registry", "heads", "feedback", "tables", "fitter"),
             nothing,
         )
         return Pipeline(models, nothing, nothing, **others)

@@ -15,11 +15,13 @@ from tests.integration.verso_worker.rules.log_lines import (
     raw,
     search,
 )
-from tests.integration.verso_worker.worker_parts import Stores
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, make_pipeline
 from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.stores.edge.client import EdgeVectors
 
 
 @pytest.fixture
@@ -229,3 +231,14 @@ def test_pages_of_lines_of_one_time_show_each_once(logs: Stores, order: str) -> 
     ids = [json.loads(row)["id"] for page in pages for row in page.data.splitlines()]
     assert [page.lines for page in pages] == [700] * 14 + [200]
     assert sorted(ids) == sorted(f"{stream}:{n}" for stream in range(4) for n in range(2500))
+
+
+def test_the_first_search_of_a_worker_finds_as_every_other_does(
+    logs: Stores, model_store: ArtifactStore, vectors: EdgeVectors
+) -> None:
+    """By words and by vectors: a worker that has just started has read none of either."""
+    ingest(logs, lines(400))
+    found = search(logs, b"the link is up", lines=False)
+    pipeline = make_pipeline(model_store, vectors, logs.ledger, buckets=BUCKETS)
+    fresh = Stores(logs.ledger, pipeline, vectors)
+    assert search(fresh, b"the link is up", lines=False) == found

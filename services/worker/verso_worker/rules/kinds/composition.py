@@ -16,7 +16,6 @@ from verso_worker.rules.generations import Generations
 from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.logs.blocks import Blocks
-from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.counting import LineCounts
 from verso_worker.rules.logs.grouping import LogCluster, LogProjection
@@ -43,7 +42,7 @@ from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports.models import FeedbackRows, Fitter, Heads, Models, Tables
-from verso_worker.rules.ports.stores import Documents, Lexicon, Logs, Vectors
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
 from verso_worker.rules.projection import Projection
 from verso_worker.rules.reader import Reader
 from verso_worker.rules.reconstruct import DescribeRecords, Reconstruct
@@ -148,15 +147,13 @@ class LogRules:
         cls,
         models: Models,
         documents: Documents,
-        logs: Logs,
-        cold: ColdStorage,
+        store: LogStore,
         *,
         lexicon: Lexicon,
         records: DocumentRules,
         kernels: Kernels | None,
     ) -> LogRules:
         """Compose the rules; ``records`` are those of what a log collection holds beside lines."""
-        store = LogStore(logs, cold)
         reader, blocks = LineReader(store, records.reader), Blocks(store)
         summaries = Summaries(blocks)
         management = LogManagement(store, reader)

@@ -116,7 +116,7 @@ class LogCollection:
             if state.shapes > self._packed_shapes:
                 self._read_shapes()
             if state.statements > self._read_vectors:
-                self._read_statements()
+                self._read_statements(state)
             if state.removed != old.removed or first:
                 self._list_segments(self._logs.segments(self.uid), whole=True)
             elif state.written > old.written:
@@ -160,7 +160,7 @@ class LogCollection:
                 if self._logs.append(self.name, self.uid, "statements", known=known, rows=rows):
                     made += len(rows)
                 with self.lock:
-                    self._read_statements()
+                    self._read_statements(self.state)
 
     def statements(self) -> Statements:
         """Return the templates of the known shapes, with the vectors that there are."""
@@ -318,8 +318,8 @@ class LogCollection:
                 raise RecordCorrupt("the shapes of a log collection are damaged") from exc
             self._packed_shapes += 1
 
-    def _read_statements(self) -> None:
-        rows = self._logs.rows(self.state.vectors, "statements", first=self._read_vectors)
+    def _read_statements(self, state: LogState) -> None:
+        rows = self._logs.rows(state.vectors, "statements", first=self._read_vectors)
         size = _HASH_BYTES + quarters.size_bytes(self._dim)
         for row in map(_intact, rows):
             if row is not None and len(row) == size:  # else the template is encoded again
