@@ -174,8 +174,9 @@ def test_logs_are_read_by_keyboard_alone(desktop: Look) -> None:
     page.keyboard.type("Failed password")
     page.keyboard.press("Enter")
     expect(page.locator(".log-row mark").first).to_have_text("Failed password")
-    # until the lines that have the words replace those of before, a focused row may go
+    # The lines of before go first, marked where they have the words; those that were found follow.
     expect(page.locator(".log-row:not(:has(mark))")).to_have_count(0)
+    expect(page.locator(".log-row mark").first).to_be_visible()
     page.get_by_role("searchbox").blur()
     page.keyboard.press("j")
     expect(page.locator("[data-result]:focus")).to_have_count(1)
