@@ -19,7 +19,11 @@ from verso_core.jobs.lines import LinesRequest
 from verso_standalone.backup import restore
 
 NAME = "log"
-SETTINGS = {"VERSO_COLD_AFTER_DAYS": "0", "VERSO_VERIFY_DELAY_S": "0.1"}
+SETTINGS = {
+    "VERSO_COLD_AFTER_DAYS": "0",
+    "VERSO_SCRUB_SHARE": "1",
+    "VERSO_VERIFY_DELAY_S": "0.1",
+}
 COUNT = 2048  # lines of a whole segment
 
 
@@ -54,7 +58,7 @@ def objects(platform: Platform) -> list[Path]:
 
 @pytest.mark.timeout(600)
 def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
-    new_platform: Callable[..., Platform], tmp_path: Path
+    new_platform: Callable[..., Platform], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = new_platform(**SETTINGS)
     platform.start()
@@ -89,8 +93,10 @@ def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
         objects(platform)
     )
     platform.stop()
+    monkeypatch.setenv("VERSO_COLD_URL", (tmp_path / "elsewhere").as_uri())
     restored = new_platform(**SETTINGS)
     restore(copy, restored.data)
+    assert not objects(restored)
     restored.start()
     with restored.client() as verso:
         assert read(verso) == whole

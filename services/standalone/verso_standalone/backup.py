@@ -23,6 +23,7 @@ from verso_client import Client, ScrubState
 from verso_core import backup, files
 from verso_core.backup import COLD_NAME, KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
+from verso_core.settings import HOME_LEDGER
 from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch
 from verso_standalone.folder import DataFolder
@@ -32,6 +33,7 @@ from verso_worker.jobs.ledger_watch import describe
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.backup import COPY_TIMEOUT_S, take
 from verso_worker.stores.edge.client import EdgeVectors
+from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 
 _AOF_FOLDER = "appendonlydir"
 _AOF_BASE = "appendonly.aof.1.base.rdb"
@@ -72,6 +74,7 @@ def restore(source: Path, data: Path) -> Backup:
 
     Raises:
         BackupInvalid: the backup is altered, or the data folder exists.
+        ObjectsUnavailable: the object store of cold storage cannot be written.
         Unavailable: its Valkey does not start.
     """
     made = backup.check(source)
@@ -84,7 +87,12 @@ def restore(source: Path, data: Path) -> Backup:
     shutil.rmtree(draft.root, ignore_errors=True)
     try:
         draft.prepare()
-        for name in (VECTORS_NAME, COLD_NAME, *KEPT_NAMES):
+        url = WorkerSettings(data=draft.root).cold_store  # what the platform will read
+        copy_objects(
+            local_objects(source / COLD_NAME, ledger=HOME_LEDGER),
+            ObjectStorage(url, ledger=HOME_LEDGER),
+        )
+        for name in (VECTORS_NAME, *KEPT_NAMES):
             if (source / name).is_dir():
                 files.copy_tree(source / name, draft.root / name)
         _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)

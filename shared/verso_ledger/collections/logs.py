@@ -238,10 +238,14 @@ class Logs:
             rows = cast("list[bytes]", self._redis.hvals(key("uids")))
         return {scalars.text(row).partition(".")[0] for row in rows}
 
-    def frozen(self) -> bool:
-        """Whether a backup copies the stores, so that nothing is to be removed from them."""
+    def removal_paused(self) -> bool:
+        """Whether nothing is to be removed from the stores.
+
+        A backup copies them, or this ledger is older than what it had acknowledged: the newer one
+        that is put in its place names what this one does not know.
+        """
         with translated():
-            return bool(self._redis.exists(key("frozen")))
+            return bool(self._redis.exists(key("frozen"), key("halted")))
 
     def swap(
         self,

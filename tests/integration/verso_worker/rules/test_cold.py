@@ -70,7 +70,7 @@ def logs(
 ) -> Iterator[Stores]:
     """A log collection whose lines move to cold storage a day after they arrived."""
     with closing(Ledger(connect(valkey_url))) as ledger:
-        cold = ColdStorage(objects, after_s=DAY, clock=clock)
+        cold = ColdStorage(objects, after_s=DAY, clock=clock, monotonic=clock)
         pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS, cold=cold)
         pipeline.create_collection(CollectionParams(name=NAME, kind=CollectionKind.LOGS))
         yield Stores(ledger, pipeline, vectors)
@@ -151,6 +151,16 @@ def test_cold_lines_are_deleted_merged_and_removed_with_their_objects(
     logs.scrub(NAME)
     assert len(list(objects.list(""))) == 3, "a backup copies the stores"
     logs.redis.delete("verso:frozen")
+    logs.redis.hset("verso:halted", "seq", 1)
+    assert logs.ledger.logs.removal_paused(), "the ledger is older than it was"
+    logs.redis.delete("verso:halted")
+    assert not logs.ledger.logs.removal_paused()
+    name = min(segments(logs))
+    value = segments(logs)[name]
+    logs.redis.set(name, b"\x07\x07" + value[2:])  # what names its object is damaged
+    logs.scrub(NAME)
+    assert len(list(objects.list(""))) == 3, "it may be one that is needed"
+    logs.redis.set(name, value)
     logs.scrub(NAME)
     assert len(list(objects.list(""))) == 2
     assert raw(logs) == b"".join(TEXT.splitlines(keepends=True)[2048:])

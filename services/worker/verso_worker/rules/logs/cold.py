@@ -7,8 +7,9 @@
 2. Each write is an object of a new name, which is never changed: one that no segment names now is
    named by none later, but for the moment between its write and the step that names it.
 3. Objects that no segment names, as its lines were deleted or coded again, are removed once a
-   worker has known that for an hour: who reads a segment may have read its value before that. While
-   a backup copies the stores nothing is removed.
+   worker has known that for an hour: who reads a segment may have read its value before that.
+   Nothing is removed while a backup copies the stores, while the ledger is read-only, as the newer
+   one that takes its place names more, or of a collection one of whose segments is damaged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from verso_core.errors import ObjectsUnavailable, Unavailable
-from verso_worker.records.segments import COLD_BYTES, ColdBlocks, Front
+from verso_worker.records.segments import COLD_BYTES, VERSION, ColdBlocks, Front
 from verso_worker.rules.ports.stores import Logs, Objects
 
 LEAST_BYTES = 1024
@@ -38,16 +39,16 @@ class Moved:
 
     Attributes:
         value: the value.
-        begun: when the write began, seconds of the monotonic clock.
+        started: when the write started, seconds of the monotonic clock.
     """
 
     value: bytes
-    begun: float
+    started: float
 
     @property
     def is_fresh(self) -> bool:
         """Whether no worker can have removed the object as one that no segment names."""
-        return time.monotonic() - self.begun < UNNAMED_S / 2
+        return time.monotonic() - self.started < UNNAMED_S / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,13 @@ class ColdStorage:
         objects: the store.
         after_s: seconds from the arrival of lines until their blocks are moved; None moves none.
         clock: Unix seconds.
+        monotonic: seconds of a clock that does not jump.
     """
 
     objects: Objects
     after_s: float | None = None
     clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
     _unnamed: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -104,11 +107,11 @@ class ColdStorage:
         """
         blocks = whole[front.size_bytes :]
         cold = ColdBlocks(len(blocks), uuid.uuid4().bytes)
-        name, begun = _name(uid, cold), time.monotonic()
+        name, started = _name(uid, cold), time.monotonic()
         self.objects.put(name, blocks)
         if self.objects.get([name]) != [blocks]:
             raise ObjectsUnavailable(f"the object {name} does not read back as it was written")
-        return Moved(cold.pack(whole[: front.size_bytes]), begun)
+        return Moved(cold.pack(whole[: front.size_bytes]), started)
 
     def is_due(self, front: Front) -> bool:
         """Whether the blocks of a segment are to be moved by now."""
@@ -128,7 +131,10 @@ class ColdStorage:
         if not there:
             return
         heads = logs.heads(uid, list(places), size=COLD_BYTES)
-        named = {_name(uid, one) for head in heads if (one := ColdBlocks.read(head)) is not None}
+        found = {head: ColdBlocks.read(head) for head in heads if head}
+        if any(one is None and head[0] != VERSION for head, one in found.items()):
+            return  # the object of a segment whose first bytes are damaged may still be needed
+        named = {_name(uid, one) for one in found.values() if one is not None}
         self._remove(logs, f"{uid}/", there - named)
 
     def sweep_deleted(self, logs: Logs) -> None:
@@ -139,14 +145,14 @@ class ColdStorage:
                 self._remove(logs, prefix, {name for name, _ in self.objects.list(prefix)})
 
     def _remove(self, logs: Logs, prefix: str, unnamed: Collection[str]) -> None:
-        now = self.clock()
+        now = self.monotonic()
         with self._lock:
             known = {name: when for name, when in self._unnamed.items() if name in unnamed}
             for name in [name for name in self._unnamed if name.startswith(prefix)]:
                 del self._unnamed[name]
             self._unnamed.update({name: known.get(name, now) for name in unnamed})
             old = [name for name in unnamed if self._unnamed[name] <= now - UNNAMED_S]
-        if not old or logs.frozen():
+        if not old or logs.removal_paused():
             return
         try:
             self.objects.delete(old)

@@ -262,8 +262,8 @@ class Logs(Protocol):
         """Return the uids of the lines of all collections."""
         ...
 
-    def frozen(self) -> bool:
-        """Whether a backup copies the stores, so that nothing is to be removed from them."""
+    def removal_paused(self) -> bool:
+        """Whether nothing is to be removed from the stores: for a backup, or by an old ledger."""
         ...
 
     def swap(
