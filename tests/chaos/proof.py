@@ -75,17 +75,6 @@ class SmallDisk(Platform):
         url = f"http://127.0.0.1:{self.proxy.port}"
         return Client(url, retries=Retries(patience_s=_PATIENCE_S, longest_pause_s=0.5))
 
-    def memory_mib(self) -> dict[str, float]:
-        """Return the resident memory of each part."""
-        found = dict.fromkeys(PARTS, 0.0)
-        for process in self._members():
-            with contextlib.suppress(psutil.Error):
-                size = process.memory_info().rss / 2**20
-                for part in PARTS:
-                    if self._is(part, process):
-                        found[part] += size
-        return found
-
 
 @dataclass
 class LinesTold:
@@ -178,12 +167,25 @@ class Proof(Storm):
         return "full disk"
 
 
-class Sampler(threading.Thread):
-    """Looks at memory and disk every few seconds."""
+def memory_mib(platform: Platform) -> dict[str, float]:
+    """Return the resident memory of each part."""
+    found = dict.fromkeys(PARTS, 0.0)
+    for process in platform.members():
+        with contextlib.suppress(psutil.Error):
+            size = process.memory_info().rss / 2**20
+            for part in PARTS:
+                if platform.runs(part, process):
+                    found[part] += size
+    return found
 
-    def __init__(self, platform: SmallDisk) -> None:
+
+class Sampler(threading.Thread):
+    """Looks at the memory of a platform's parts, and at the disk below it, every few seconds."""
+
+    def __init__(self, platform: Platform, used_bytes: Callable[[], int]) -> None:
         super().__init__(daemon=True)
         self._platform = platform
+        self._used_bytes = used_bytes
         self._over = threading.Event()
         self.rows: list[dict[str, float]] = []
 
@@ -192,8 +194,8 @@ class Sampler(threading.Thread):
         started = time.monotonic()
         while not self._over.wait(_SAMPLE_S):
             with contextlib.suppress(OSError, psutil.Error):
-                row = {f"{part} MiB": size for part, size in self._platform.memory_mib().items()}
-                row["disk MiB"] = shutil.disk_usage(self._platform.folder).used / 2**20
+                row = {f"{part} MiB": size for part, size in memory_mib(self._platform).items()}
+                row["disk MiB"] = self._used_bytes() / 2**20
                 self.rows.append({"s": time.monotonic() - started} | row)
 
     def stop(self) -> list[dict[str, float]]:
@@ -218,7 +220,8 @@ def run_round(
             probe(client, "before/all", journal)  # the first work of all waits for what is compiled
         storm = Proof(platform, journal, Random(seed), log)
         load = Load(platform.caller, journal, callers=2, seed=seed)
-        sampler, started = Sampler(platform), time.monotonic()
+        sampler = Sampler(platform, lambda: shutil.disk_usage(platform.folder).used)
+        started = time.monotonic()
         sampler.start()
         load.start()
         sender.start()

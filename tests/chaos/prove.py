@@ -4,8 +4,10 @@
 
 1. The simulation of the ledger (:mod:`tests.simulation`).
 2. Rounds under every kind of fault (:mod:`tests.chaos.proof`).
-3. Power cuts (``test_power_cut.py``) and a broken network before the ledger
-   (``test_broken_network.py``), as pytest runs them.
+3. Millions of lines taken in under faults and read back (:mod:`tests.chaos.many_lines`).
+4. Power cuts under a whole platform (``test_power_cut.py``) and under each store alone
+   (``test_store_cuts.py``), and a broken network before the ledger (``test_broken_network.py``),
+   as pytest runs them.
 
 Each part that has ended is a row of ``docs/research/proof.json``; the page beside it is made of all
 rows. A run that is stopped loses the part it was in; the next one goes on with new seeds.
@@ -21,14 +23,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sheet import machine
+from tests.chaos.many_lines import run_many
 from tests.chaos.proof import run_round
 from tests.chaos.proof_page import page
+from tests.chaos.store_cuts import STORES
 
 from verso_standalone.stack import find_artifact
 from verso_standalone.valkey import find_program
@@ -40,7 +45,9 @@ _ROUND_MINUTES = 20.0
 _LEAST_MINUTES = 1.0
 _SHARE = 0.7
 """Of the time, after which no new round begins: power cuts and the network come then."""
-PARTS = ("simulation", "faults", "cuts", "network")
+_SIMULATED = 0.1
+_LINES_MINUTES = 60.0
+PARTS = ("simulation", "faults", "lines", "cuts", "stores", "network")
 
 
 class Results:
@@ -127,36 +134,54 @@ def prove(results: Results, given: argparse.Namespace, artifact: Path) -> None:
     rounds_until = time.monotonic() + 60 * minutes * (_SHARE if len(given.parts) > 1 else 1.0)
     if "simulation" in given.parts:
         seed = results.seed()
-        results.add("simulation", seed, simulate(seed, minutes * 0.1))
+        share = _SIMULATED if len(given.parts) > 1 else 1.0
+        results.add("simulation", seed, simulate(seed, minutes * share))
     first = True
     while "faults" in given.parts and (left := (rounds_until - time.monotonic()) / 60) > 0:
         if not first and left < _LEAST_MINUTES:
             break
         first, seed = False, results.seed()
-        with (
-            tempfile.TemporaryDirectory(prefix="verso-prove-", ignore_cleanup_errors=True) as name,
-            (Path(name) / "faults.jsonl").open("w", encoding="utf-8") as log,
-        ):
-            most = min(left, _ROUND_MINUTES)
-            found = run_round(Path(name), artifact, seed=seed, minutes=most, log=log)
+        most = min(left, _ROUND_MINUTES)
+        with _folder() as folder, (folder / "faults.jsonl").open("w", encoding="utf-8") as log:
+            found = run_round(folder, artifact, seed=seed, minutes=most, log=log)
         results.add("faults", seed, found)
+    if "lines" in given.parts:
+        seed = results.seed()
+        with _folder() as folder, (folder / "faults.jsonl").open("w", encoding="utf-8") as log:
+            found = run_many(
+                folder, artifact, seed=seed, lines=given.lines, minutes=_LINES_MINUTES, log=log
+            )
+        results.add("many lines", seed, found)
     turns = max(1, round(minutes / 12))
     if "cuts" in given.parts:
         found = pytest_part("test_power_cut.py", POWER_CUTS=str(turns))
         results.add("power cuts", results.seed(), found | {"cuts": 2 * turns})
+    if "stores" in given.parts:
+        seed = results.seed()
+        found = pytest_part(
+            "test_store_cuts.py", STORE_CUTS=str(given.cuts), STORE_CUTS_SEED=str(seed)
+        )
+        results.add("store cuts", seed, found | {"cuts": len(STORES) * given.cuts})
     if "network" in given.parts:
         found = pytest_part("test_broken_network.py", NETWORK_ROUNDS=str(turns))
         results.add("ledger network", results.seed(), found | {"faults": 3 * turns})
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="verso-prove-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def broken(row: dict[str, Any]) -> bool:
     """Whether a part found a broken promise."""
     if row["part"] == "simulation":
         return bool(row["wrong"])
-    if row["part"] != "faults":
+    if "passed" in row:
         return not row["passed"]
     lines = row["lines"]
-    return bool(row["lost"] or row["twice"] or row["broken"] or lines["lost"] or lines["doubled"])
+    return bool(row["lost"] or row["twice"] or row["broken"] or lines["lost"] or lines["doubled"]
+                or lines["unknown"])  # fmt: skip
 
 
 def main() -> int:
@@ -164,6 +189,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=240.0)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--lines", type=int, default=10_000_000, help="of the part of that name")
+    parser.add_argument("--cuts", type=int, default=350, help="under each store")
     parser.add_argument("--artifact", type=Path, default=None, help="default: the stable one")
     parser.add_argument("--out", type=Path, default=ROWS, help="rows of all runs, JSON")
     given = parser.parse_args()

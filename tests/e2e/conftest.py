@@ -110,8 +110,8 @@ class Platform:
         """Return the process id of a part; it may be between two lives for a moment."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
-            for process in self._members():
-                if self._is(part, process):
+            for process in self.members():
+                if self.runs(part, process):
                     return int(process.pid)
             time.sleep(0.05)
         pytest.fail(f"no {part} is running")
@@ -158,13 +158,13 @@ class Platform:
         """Return what a part has logged."""
         return (self.data / "logs" / f"{part}.log").read_text(encoding="utf-8")
 
-    def _members(self) -> list[psutil.Process]:
+    def members(self) -> list[psutil.Process]:
         assert self._process is not None
         members: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
         return members
 
     @staticmethod
-    def _is(part: str, process: psutil.Process) -> bool:
+    def runs(part: str, process: psutil.Process) -> bool:
         try:
             command = process.cmdline()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
