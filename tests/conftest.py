@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -34,6 +35,7 @@ settings.load_profile("test")
 # While thousands of tests are collected nothing becomes garbage, and looking for it takes a fifth
 # of the time. What was collected stays to the end, so it is not looked through again.
 gc.disable()
+atexit.register(gc.freeze)
 
 # The longest files go first: none runs alone at the end. In a new checkout the demo compiles the
 # codecs' kernels; what runs beside it needs none or keeps its own, so nothing is compiled twice.

@@ -106,7 +106,7 @@ def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
 
 
 def _verso(*arguments: str) -> str:
-    return _run("-m", "verso_client.cli.app", *arguments)
+    return _run("-m", "verso_client", *arguments)
 
 
 def _standalone(*arguments: str) -> str:

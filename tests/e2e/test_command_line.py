@@ -31,7 +31,7 @@ LOG = b"first line\nsecond line\r\n\nthird \xff line"
 def verso_command(platform: Platform) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, *words],
+            [sys.executable, "-m", "verso_client", "--url", platform.url, *words],
             input=stdin,
             capture_output=True,
             timeout=120,
@@ -90,7 +90,7 @@ def test_lines_go_in_are_found_and_come_out_as_they_were(
 def test_a_line_of_a_pipe_that_stays_open_is_found_at_once(
     platform: Platform, verso: Client, collection: str
 ) -> None:
-    argv = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+    argv = [sys.executable, "-m", "verso_client", "--url", platform.url]
     with subprocess.Popen(
         [*argv, "ingest", "-", "-c", collection, "--name", "tail", "--json"],
         stdin=subprocess.PIPE,

@@ -123,7 +123,7 @@ def test_a_filter_beyond_its_bounds_is_refused_at_once(
 
 def test_the_command_line_filters(platform: Platform, logs: str) -> None:
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, *arguments]
+        command = [sys.executable, "-m", "verso_client", "--url", platform.url, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout
 

@@ -31,7 +31,7 @@ def http(platform: Platform) -> Iterator[httpx2.Client]:
 
 def verso_command(url: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "verso_client.cli.app", "--url", url, *words],
+        [sys.executable, "-m", "verso_client", "--url", url, *words],
         capture_output=True,
         timeout=120,
         check=False,

@@ -101,7 +101,7 @@ def test_the_command_line_reads_and_writes_files(
 ) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(text("c", 500) + b"no line end")
-    command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+    command = [sys.executable, "-m", "verso_client", "--url", platform.url]
     environment = {**os.environ, "COLUMNS": "200"}
     subprocess.run(
         [*command, "ingest", str(path), "-c", logs, "-m", "host=c"], check=True, env=environment
@@ -143,7 +143,7 @@ def test_a_file_comes_out_of_the_command_line_byte_for_byte(
             verso.ingest_lines([part], collection=name, labels={"host": host})
 
     def printed(*options: str) -> bytes:
-        command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, "logs"]
+        command = [sys.executable, "-m", "verso_client", "--url", platform.url, "logs"]
         done = subprocess.run(
             [*command, "-c", name, "--raw", *options], check=True, capture_output=True
         )
@@ -176,7 +176,7 @@ def test_times_are_read_as_the_sender_says(
         b"24.11.2026 11:05:01 web[13]: payment 4711 was refused\n"
     )
     rows = path.read_bytes().splitlines(keepends=True)
-    command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+    command = [sys.executable, "-m", "verso_client", "--url", platform.url]
 
     def ingest(source: str, *options: str) -> int:
         named = [str(path), "-c", logs, "--name", source, *options]

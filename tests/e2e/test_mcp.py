@@ -38,7 +38,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
 def stdio(*target: str) -> StdioServerParameters:
     """Return the command that an agent starts."""
-    command = ["-m", "verso_client.cli.app", *target, "mcp"]
+    command = ["-m", "verso_client", *target, "mcp"]
     return StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
 
 

@@ -64,7 +64,7 @@ def test_a_damaged_document_is_found_and_named_and_its_neighbours_are_sound(
         state = _pass(verso, after=state.number)
         assert (state.documents, state.sound, state.damaged) == (50, 49, 1)
         assert [one.id for one in state.damaged_documents] == ["line/7"]
-    argv = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, "scrub", "--json"]
+    argv = [sys.executable, "-m", "verso_client", "--url", platform.url, "scrub", "--json"]
     shown = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert shown.returncode == 1
     assert json.loads(shown.stdout)["damaged_documents"] == [

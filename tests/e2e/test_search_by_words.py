@@ -125,7 +125,7 @@ def test_retrieval_is_measured_on_what_is_served(
     )
     judged = "".join(f"{n}\tline/{n}\t1\n" for n in asked)
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    command = [sys.executable, "-m", "verso_client.cli.app", "--url", headed.url]
+    command = [sys.executable, "-m", "verso_client", "--url", headed.url]
     ran = subprocess.run(
         [
             *(*command, "eval", "retrieval", str(tmp_path), "--json"),

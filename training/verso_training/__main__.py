@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(_: argparse.Namespace) -> None:
     # The service alone is `python -m verso_training.service`, which loads no torch.
-    from verso_training.service.__main__ import main as serve
+    from verso_training.service.main import main as serve
 
     serve()
 

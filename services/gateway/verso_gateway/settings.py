@@ -1,4 +1,4 @@
-"""The gateway's settings; ``__main__`` reads them from the environment once."""
+"""The gateway's settings; ``main`` reads them from the environment once."""
 
 from __future__ import annotations
 

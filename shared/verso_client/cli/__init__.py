@@ -1,8 +1,11 @@
 """The `verso` command line."""
 
+from verso_core.interpreter import loading
+
 
 def main() -> None:
     """Run the command line."""
-    from verso_client.cli.app import main as run
+    with loading():
+        from verso_client.cli.app import main as run
 
     run()

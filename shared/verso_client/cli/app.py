@@ -388,7 +388,3 @@ def main() -> None:
     completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     add_plugins(app, [*sys.argv[1:], *completed.split()[1:]])
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -220,7 +220,7 @@ def other_codec(f: Folder, artifact: Path) -> None:
     """Fit a codec to a collection and serve it for a while: one of two codecs, one coded again."""
     platform = f.platform
     models = platform.data / "models"
-    command = [sys.executable, "-m", "verso_client.cli", "--url", str(platform.http.base_url)]
+    command = [sys.executable, "-m", "verso_client", "--url", str(platform.http.base_url)]
     command += ["train", "decoder", "--on", "lines", "--artifact", str(artifact)]
     subprocess.run([*command, "--out", str(models / "second")], check=True)
     assign(models, "canary", "second", share="1.0")

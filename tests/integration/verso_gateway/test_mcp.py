@@ -146,7 +146,7 @@ async def test_over_standard_input_and_output_errors_are_the_same(
     keyed: tuple[Gateway, dict[str, str]], worker: FakeWorker
 ) -> None:
     gateway, secrets = keyed
-    command = ["-m", "verso_client.cli.app", "--url", gateway.url, "--patience", "0", "mcp"]
+    command = ["-m", "verso_client", "--url", gateway.url, "--patience", "0", "mcp"]
     found = {}
     for name, key in {"known": secrets["read"], "unknown": "vk_no"}.items():
         env = {**os.environ, "VERSO_API_KEY": key}

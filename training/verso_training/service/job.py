@@ -29,6 +29,7 @@ from verso_core.errors import (
     error_body,
 )
 from verso_core.heads import Head, Reads, Task
+from verso_core.interpreter import end_at_once, loading
 from verso_core.jobs.train import (
     Labelled,
     check_rows,
@@ -128,8 +129,9 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
     if recipe.reads is Reads.VECTOR:
         recipes.check_chunk(recipe, rows)
     # Torch takes seconds to load: errors in the rows and the recipe are raised before.
-    from verso_training.heads.token_classifier import train_token_classifier
-    from verso_training.heads.vector_classifier import train_head
+    with loading():
+        from verso_training.heads.token_classifier import train_token_classifier
+        from verso_training.heads.vector_classifier import train_head
 
     telemetry.adopt("torch")
     context = _context(request, folder)
@@ -142,9 +144,10 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     data = (folder / "rows.jsonl").read_bytes()
     ranks = task is Task.SCORE and holds_groups(data)
     recipe = _recipe(request, usual=_PASSAGES if ranks else None)
-    from verso_training.heads.ranking.training import train_ranker
-    from verso_training.heads.reading import train_reader
-    from verso_training.heads.scoring import train_scorer
+    with loading():
+        from verso_training.heads.ranking.training import train_ranker
+        from verso_training.heads.reading import train_reader
+        from verso_training.heads.scoring import train_scorer
 
     telemetry.adopt("torch")
     begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
@@ -272,5 +275,6 @@ def _watch_parent() -> None:
 
 
 if __name__ == "__main__":
+    end_at_once()
     telemetry.configure("training")
     sys.exit(main())

@@ -14,6 +14,7 @@ from typing import Any
 
 from verso_core import files, frame, manifest
 from verso_core.errors import VersoError, error_body, from_body
+from verso_core.interpreter import end_at_once
 from verso_core.jobs import CodecPolicy
 from verso_core.record import Codec
 from verso_worker.records.artifact import ngram_tables
@@ -88,4 +89,5 @@ def read_reply(data: bytes) -> tuple[Trial, float]:
 
 
 if __name__ == "__main__":
+    end_at_once()
     main(Path(sys.argv[1]), Path(sys.argv[2]))

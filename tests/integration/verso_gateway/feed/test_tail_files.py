@@ -27,7 +27,7 @@ from verso_client import Client, SourceLines
 from verso_core.errors import SourceMoved
 from verso_core.jobs import CollectionKind, Queue
 
-COMMAND = [sys.executable, "-m", "verso_client.cli.app"]
+COMMAND = [sys.executable, "-m", "verso_client"]
 
 
 @pytest.fixture

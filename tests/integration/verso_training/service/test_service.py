@@ -34,7 +34,7 @@ from verso_ledger import AsyncLedger, Ledger, NewJob, WorkSubscriber
 from verso_ledger.keys import key
 from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
-from verso_training.service.__main__ import _serve
+from verso_training.service.main import _serve
 from verso_training.service.metrics import Metrics
 from verso_training.service.trainer import Trainer
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
+from verso_core.interpreter import end_at_once
 from verso_core.jobs import IndexKind
 from verso_worker.stores.edge.settings import ENGINE_NAME, SCHEMAS, engine_config, read_description
 
@@ -106,4 +107,5 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
+    end_at_once()
     main()

@@ -39,6 +39,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.frame import Bytes
+from verso_core.interpreter import end_at_once
 from verso_core.jobs import Filter, IndexKind, Precision
 from verso_worker.ipc.child import refuse
 from verso_worker.ipc.server import Handler, Server
@@ -385,4 +386,5 @@ def _ids(header: Mapping[str, Any]) -> list[UUID]:
 
 
 if __name__ == "__main__":
+    end_at_once()
     main()
