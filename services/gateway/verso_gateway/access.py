@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 
-from fastapi import Request
+from fastapi import APIRouter, Depends, Request
 
 from verso_core.api_keys import Scope
 from verso_core.errors import CollectionUnknown, Forbidden, Unauthorized
@@ -75,6 +76,16 @@ _KINDS: dict[Kind, Scope] = {
     ),
 }
 """The scope that a job of a kind needs; ``read`` for every other kind."""
+
+
+def guarded(tag: str, *checks: Callable[[Request], Awaitable[None]]) -> APIRouter:
+    """Return a router whose requests pass :func:`admit`, after checks of its own.
+
+    Args:
+        tag: of its operations in the OpenAPI document.
+        checks: what raises an error for requests that the router does not take.
+    """
+    return APIRouter(tags=[tag], dependencies=[Depends(check) for check in (*checks, admit)])
 
 
 async def admit(request: Request) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -132,11 +132,10 @@ def create_app(settings: Settings) -> FastAPI:
     )
     _check_scopes()
     app.state.metrics = metrics
-    for module in _GUARDED:
-        before = [Depends(mcp.check_names)] if module is mcp else []
-        app.include_router(module.router, dependencies=[*before, Depends(admit)])
-    for module in _OPEN:
-        app.include_router(module.router)
+    # The routes themselves: FastAPI would make another set of an included router's, at the first
+    # request of the process.
+    for module in (*_GUARDED, *_OPEN):
+        app.router.routes.extend(module.router.routes)
     metrics.create_tasks(
         name
         for module in (*_GUARDED, *_OPEN)
@@ -172,12 +171,17 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _check_scopes() -> None:
-    """Check that every route says which scope it needs: none is open by mistake.
+    """Check that every route says which scope it needs, and asks for it: none is open by mistake.
 
     Raises:
         KeyError: one does not.
     """
     for module in (*_GUARDED, *_OPEN):
+        asks = any(one.dependency is admit for one in module.router.dependencies)
+        if asks is (module in _OPEN):
+            raise KeyError(
+                f"expected the routes of {module.__name__} to ask for a key, or to be open"
+            )
         for route in module.router.routes:
             name = getattr(route, "name", "")
             if name not in SCOPES and not (module in _OPEN and name in OPEN):

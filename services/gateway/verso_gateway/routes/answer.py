@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -29,13 +29,13 @@ from verso_core.jobs.heads.answer import (
 from verso_core.jobs.models import ItemError
 from verso_core.texts import text_bytes
 from verso_gateway import events, openapi, responses, views
-from verso_gateway.access import collection_of, refused
+from verso_gateway.access import collection_of, guarded, refused
 from verso_gateway.bodies import reading
 from verso_gateway.context import Context, context_of
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob
 
-router = APIRouter(tags=["heads"])
+router = guarded("heads")
 _SSE = "text/event-stream"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _KINDS: dict[str, type[BaseModel] | None] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import Item, Kind, Rejected
@@ -13,12 +13,12 @@ from verso_core.jobs.heads.classify import ClassifyItem, ClassifyRequest
 from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.routes.embed import cut_texts, split_texts, text_items
 from verso_gateway.routes.reconstruct import stored_item
 
-router = APIRouter(tags=["heads"])
+router = guarded("heads")
 
 _INTERACTIVE_ITEMS = 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import CollectionExists, Forbidden
@@ -23,13 +23,13 @@ from verso_core.jobs.documents import MAX_LISTED, DocumentPage, ListParams, Orde
 from verso_core.jobs.fitting import FitItem, FitParams, Fitted
 from verso_core.jobs.models import OpenModel
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import caller_of, collection_of
+from verso_gateway.access import caller_of, collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.matching import list_job
 
-router = APIRouter(tags=["collections"])
+router = guarded("collections")
 
 
 @router.get(

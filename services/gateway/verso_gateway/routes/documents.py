@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import DocumentChanged, DocumentUnknown
@@ -22,12 +22,12 @@ from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, DocumentDe
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams, StoredText
 from verso_core.texts import check_document_id, check_metadata, split_record_id
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.intake import unix_seconds
 from verso_gateway.job_service import Ended
 
-router = APIRouter(tags=["documents"])
+router = guarded("documents")
 
 BYTES = "application/octet-stream"
 Collection = Annotated[str, Query(description="name of the collection")]

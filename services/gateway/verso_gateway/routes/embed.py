@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
@@ -25,9 +25,10 @@ from verso_core.jobs import (
 from verso_core.jobs.job import Batch
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 
-router = APIRouter(tags=["models"])
+router = guarded("models")
 
 _SLICE_ITEMS = 256
 _SLICE_BYTES = 1024 * 1024

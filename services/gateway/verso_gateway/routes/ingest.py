@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import KindUnsupported, RequestInvalid
 from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.files import FileFields, documents_of, file_fields
 from verso_gateway.bodies.limits import NDJSON, PLAIN
@@ -36,7 +36,7 @@ from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
 
-router = APIRouter(tags=["documents"])
+router = guarded("documents")
 
 
 @router.post(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
@@ -21,12 +21,12 @@ from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.jobs.job import DeadLetterList, Job, JobFailures, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
-from verso_gateway.access import caller_of, refused, scope_of
+from verso_gateway.access import caller_of, guarded, refused, scope_of
 from verso_gateway.context import context_of
 from verso_gateway.views import Page
 from verso_ledger.ledgers import merging
 
-router = APIRouter(tags=["jobs"])
+router = guarded("jobs")
 
 _PAGE_SLICES = 16
 

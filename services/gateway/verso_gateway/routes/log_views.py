@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem
@@ -24,12 +24,13 @@ from verso_core.jobs.log_views import (
 )
 from verso_core.jobs.models import ItemResult
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.logs import log_collection
 
-router = APIRouter(tags=["logs"])
+router = guarded("logs")
 
 Asked = TypeVar("Asked", bound=LinesWhere)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import KindUnsupported, VersoError, error_body
@@ -19,12 +19,12 @@ from verso_core.jobs.lines import (
     Waiting,
 )
 from verso_gateway import openapi, responses
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.context import context_of
 
-router = APIRouter(tags=["logs"])
+router = guarded("logs")
 
 BYTES = "application/octet-stream"
 

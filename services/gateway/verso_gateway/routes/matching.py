@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem, Queue, cut
@@ -23,13 +23,13 @@ from verso_core.jobs.documents import (
 )
 from verso_core.jobs.models import Params
 from verso_gateway import openapi, responses
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob
 
-router = APIRouter(tags=["documents"])
+router = guarded("documents")
 
 
 @router.post(

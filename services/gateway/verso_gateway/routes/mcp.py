@@ -6,21 +6,14 @@ end and no stream to listen to, so GET and DELETE are 405, as the protocol has i
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from verso_gateway import auth
+from verso_gateway.access import guarded
 from verso_gateway.context import context_of
 from verso_gateway.protocols import MCP_PATH
-
-router = APIRouter(tags=["agents"])
-
-
-@router.post(MCP_PATH, name="mcp", include_in_schema=False)
-async def mcp(request: Request) -> Response:
-    """Answer a request of an agent."""
-    return _Answer(await context_of(request).agents.server())
 
 
 async def check_names(request: Request) -> None:
@@ -31,6 +24,15 @@ async def check_names(request: Request) -> None:
     """
     settings = context_of(request).settings
     auth.check_names(request, auth.LOOPBACK_NAMES | settings.mcp_names, origins=settings.cors)
+
+
+router = guarded("agents", check_names)
+
+
+@router.post(MCP_PATH, name="mcp", include_in_schema=False)
+async def mcp(request: Request) -> Response:
+    """Answer a request of an agent."""
+    return _Answer(await context_of(request).agents.server())
 
 
 class _Answer(Response):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import MigrationRefused
@@ -15,12 +15,12 @@ from verso_core.jobs.migrate import (
     MigrationState,
 )
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
-router = APIRouter(tags=["collections"])
+router = guarded("collections")
 
 
 @router.get(

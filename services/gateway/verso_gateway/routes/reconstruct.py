@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
@@ -24,10 +24,10 @@ from verso_core.jobs.reconstruct import (
 )
 from verso_core.texts import split_record_id
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 
-router = APIRouter(tags=["documents"])
+router = guarded("documents")
 
 _INTERACTIVE_ITEMS = 64
 

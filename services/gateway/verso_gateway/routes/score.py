@@ -5,7 +5,7 @@ Takes pairs, or ``text_1`` and ``text_2`` as vLLM's clients send them.
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import SLICE_COST, Kind, Queue, cut
@@ -18,10 +18,11 @@ from verso_core.jobs.heads.score import (
 )
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.job_service import Ended
 
-router = APIRouter(tags=["heads"])
+router = guarded("heads")
 
 
 @router.post(

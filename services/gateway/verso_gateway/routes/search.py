@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import KindUnsupported, RequestInvalid
@@ -28,11 +28,11 @@ from verso_core.jobs.cluster import (
 from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.job_service import Ended
 
-router = APIRouter(tags=["search"])
+router = guarded("search")
 
 
 @router.post(

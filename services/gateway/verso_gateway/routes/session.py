@@ -10,17 +10,17 @@ import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.api_keys import Scope
 from verso_core.errors import RequestInvalid, Unauthorized
 from verso_core.jobs.job import CallerView, SessionView
 from verso_gateway import auth, openapi, responses
-from verso_gateway.access import caller_of
+from verso_gateway.access import caller_of, guarded
 from verso_gateway.context import context_of
 
-router = APIRouter(tags=["session"])
+router = guarded("session")
 
 
 @router.post(

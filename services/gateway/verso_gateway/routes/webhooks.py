@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs.job import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
 from verso_core.jobs.models import moment
 from verso_core.webhooks import target_of
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_ledger import Webhook
 
-router = APIRouter(tags=["webhooks"])
+router = guarded("webhooks")
 
 
 @router.post(

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
 from verso_gateway import problems
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.ids import new_ids
 from verso_gateway.feed import bulk
@@ -22,7 +23,7 @@ from verso_gateway.protocols import BULK_PATH, Protocol
 from verso_gateway.protocols.bulk import HEADERS, JSON, error_of
 from verso_gateway.routes.feed import accepting
 
-router = APIRouter(tags=["feed"])
+router = guarded("feed")
 HOLD_S = 5.0
 """Longest that a request is held for room."""
 _REPEATED = {

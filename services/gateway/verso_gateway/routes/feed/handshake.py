@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import NotFound
+from verso_gateway.access import guarded
 from verso_gateway.protocols import BULK_PATH
 from verso_gateway.protocols.bulk import HEADERS, JSON
 
-router = APIRouter(tags=["feed"])
+router = guarded("feed")
 VERSION = "8.15.0"
 """Version of Elasticsearch whose protocol this speaks; clients of 7 to 9 take it."""
 _CLUSTER = "verso"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.feed import loki
 from verso_gateway.protocols import LOKI_PATH, Protocol
 from verso_gateway.routes.feed import accepting
 
-router = APIRouter(tags=["feed"])
+router = guarded("feed")
 HOLD_S = 5.0
 """Longest that a request is held for room."""
 _JSON = "application/json"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.feed import otlp
 from verso_gateway.protocols import OTLP_PATH, Protocol
 from verso_gateway.protocols.otlp import JSON, PROTOBUF
 from verso_gateway.routes.feed import accepting
 
-router = APIRouter(tags=["feed"])
+router = guarded("feed")
 HOLD_S = 2.0
 """Longest that a request is held for room. The SDK of Python gives a batch up after 10 s in all."""
 _DECODERS = {JSON: otlp.decode_json, PROTOBUF: otlp.decode_protobuf}

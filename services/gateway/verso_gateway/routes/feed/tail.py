@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.sse import EventSourceResponse
 from starlette.responses import Response, StreamingResponse
 
@@ -17,14 +17,14 @@ from verso_core.errors import CollectionUnknown, KindUnsupported, RequestInvalid
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
-from verso_gateway.access import collection_of, refused
+from verso_gateway.access import collection_of, guarded, refused
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.lines import labels_of
 from verso_gateway.context import context_of
 from verso_gateway.tail.lines import Wanted
 from verso_ledger.events.arrivals import Arrivals
 
-router = APIRouter(tags=["logs"])
+router = guarded("logs")
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """As FastAPI sends them for event streams."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import HeadUnknown
@@ -11,9 +11,10 @@ from verso_core.jobs.heads.listing import HeadInfo, HeadList, HeadsParams
 from verso_core.jobs.heads.report import HeadReport, HeadReportView
 from verso_core.registry import Channel
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.job_service import Ended
 
-router = APIRouter(tags=["heads"])
+router = guarded("heads")
 
 MARKDOWN = "text/markdown"
 

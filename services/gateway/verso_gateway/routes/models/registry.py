@@ -5,17 +5,18 @@ from __future__ import annotations
 import uuid
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem
 from verso_core.jobs.registry import ModelsParams, RegistryResult, RegistryState, ReleaseRequest
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_ledger.ledgers import merging
 
-router = APIRouter(tags=["models"])
+router = guarded("models")
 
 
 @router.get(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
@@ -13,14 +13,14 @@ from verso_core.jobs import Kind, Queue
 from verso_core.jobs.job import Batch
 from verso_core.jobs.train import MAX_ROWS_BYTES, TrainItem, TrainRequest
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import examples, reading
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.context import context_of
 
-router = APIRouter(tags=["training"])
+router = guarded("training")
 
 ALIVE_S = 30.0
 """A trainer whose last heartbeat is older is gone, seconds."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import NotFound
 from verso_core.jobs.job import LedgerChange, LedgerList, LedgerView
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import Context, context_of
 from verso_ledger import AsyncLedger, Server
 
-router = APIRouter(tags=["health"])
+router = guarded("health")
 
 
 @router.get(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs.scrub import ScrubState
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.context import context_of
 from verso_ledger import AsyncLedger
 
-router = APIRouter(tags=["scrub"])
+router = guarded("scrub")
 
 
 @router.get(

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import NotReady
 from verso_core.jobs import Queue
 from verso_core.jobs.job import BacklogView, QueueView, StatusView, WorkerView
 from verso_gateway import openapi, responses
+from verso_gateway.access import guarded
 from verso_gateway.context import context_of
 from verso_gateway.routes.health import readiness
 from verso_ledger import Backlog, Depth
 from verso_ledger.ledgers import merging
 
-router = APIRouter(tags=["health"])
+router = guarded("health")
 
 
 @router.get(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.protocols import COHERE_PATH
@@ -27,7 +28,7 @@ from verso_gateway.protocols.cohere import (
 from verso_gateway.routes.protocols import served
 from verso_gateway.routes.protocols.served import Vectors
 
-router = APIRouter(tags=["cohere"])
+router = guarded("cohere")
 
 
 @router.post(

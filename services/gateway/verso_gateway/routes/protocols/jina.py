@@ -6,15 +6,16 @@ show.
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs.heads.rerank import RankedDocument, RerankRequest, RerankResponse, RerankUsage
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.routes.protocols import served
 
-router = APIRouter(tags=["heads"])
+router = guarded("heads")
 
 
 @router.post(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.protocols.openai import (
@@ -20,7 +21,7 @@ from verso_gateway.protocols.openai import (
 )
 from verso_gateway.routes.protocols import served
 
-router = APIRouter(tags=["openai"])
+router = guarded("openai")
 
 _TOKENS = (
     "expected a string or an array of strings as input, got token ids: they mean nothing to this "

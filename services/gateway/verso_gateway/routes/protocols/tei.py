@@ -13,7 +13,7 @@ from math import fsum
 from operator import mul
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.errors import BatchEmpty, BodyTooLarge, NotReady, RequestInvalid
@@ -22,6 +22,7 @@ from verso_core.jobs.heads.classify import Classified, ClassifyItem, ClassifyPar
 from verso_core.jobs.heads.score import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
@@ -45,7 +46,7 @@ from verso_gateway.routes.embed import cut_texts
 from verso_gateway.routes.protocols import served
 from verso_gateway.settings import MODEL
 
-router = APIRouter(tags=["tei"])
+router = guarded("tei")
 
 _DISTRIBUTION = "verso-retrieval"
 _MOST_LABELS = 1000
