@@ -18,6 +18,8 @@ import pytest
 import redis
 from hypothesis import settings
 from variants import make_variant
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from verso_standalone.valkey import free_port
 
@@ -26,16 +28,33 @@ from verso_standalone.valkey import free_port
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No test is timed: the first example of a codec may have to wait for its kernel to be compiled.
-# `make test` draws the same examples each time, so that a failure is the change's own. `make fuzz`
-# draws others by a seed a run; what it finds becomes an example of the test.
-settings.register_profile("test", deadline=None, derandomize=True)
-settings.register_profile("fuzz", deadline=None, derandomize=False, print_blob=True)
+# `make test` draws the same examples each time, so that a failure is the change's own: more of them
+# would say more once. `make fuzz` draws others by a seed a run, and more; what it finds becomes an
+# example of the test.
+settings.register_profile("test", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile(
+    "fuzz", deadline=None, derandomize=False, print_blob=True, max_examples=200
+)
 settings.load_profile("test")
 
 # While thousands of tests are collected nothing becomes garbage, and looking for it takes a fifth
 # of the time. What was collected stays to the end, so it is not looked through again.
 gc.disable()
 atexit.register(gc.freeze)
+
+# Files that share a platform go to one tester, which starts it once for all of them.
+_STORIES = tuple(
+    f"e2e/console/test_{name}.py"
+    for name in ("logs", "search_and_documents", "collections", "jobs", "map_and_health")
+)
+_SHARING = tuple(
+    f"e2e/test_{name}.py"
+    for name in (
+        *("train", "backup", "command_line", "log_collections", "heads", "bad_input", "main_job"),
+        *("feed", "documents", "mcp", "search_by_words", "files", "answer_stream", "cluster"),
+    )
+)
+_TOGETHER = {f"tests/{name}": group[0] for group in (_STORIES, _SHARING) for name in group}
 
 # The longest files go first: none runs alone at the end. In a new checkout the demo compiles the
 # codecs' kernels; what runs beside it needs none or keeps its own, so nothing is compiled twice.
@@ -44,25 +63,29 @@ _FIRST = (
     "e2e/test_demo.py",
     "integration/studies/test_tasks.py",
     "integration/verso_training/test_accelerator.py",
-    "integration/verso_training/artifact/test_artifact.py",
-    "integration/verso_training/service/test_service.py",
-    "integration/verso_training/service/test_service_adapters.py",
-    "e2e/console/test_search_and_documents.py",
-    "e2e/test_openapi.py",
-    "e2e/test_log_collections.py",
-    "e2e/test_faults.py",
-    "e2e/test_fitting.py",
-    "chaos/test_crash_points.py",
-    "e2e/test_train.py",
+    *_STORIES,
+    *_SHARING,
     "e2e/test_tutorial.py",
-    "chaos/test_power_cut.py",
-    "e2e/test_backup.py",
-    "chaos/test_storm.py",
-    "e2e/test_command_line.py",
-    "e2e/test_written_before.py",
-    "e2e/test_migrate.py",
-    "chaos/test_broken_network.py",
+    "e2e/test_faults.py",
+    "e2e/test_openapi.py",
+    "e2e/test_cold_storage.py",
+    "e2e/test_fitting.py",
+    "integration/verso_training/artifact/test_artifact.py",
     "integration/verso_worker/rules/test_fit.py",
+    "e2e/test_ledgers.py",
+    "integration/verso_training/service/test_service_adapters.py",
+    "e2e/test_follow.py",
+    "e2e/test_retrying_clients.py",
+    "e2e/console/test_models.py",
+    "e2e/test_written_before.py",
+    "chaos/test_failover.py",
+    "integration/verso_training/service/test_service.py",
+    "e2e/test_migrate.py",
+    "chaos/test_power_cut.py",
+    "e2e/test_canary.py",
+    "chaos/test_crash_points.py",
+    "chaos/test_storm.py",
+    "chaos/test_broken_network.py",
 )
 _PLACES = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
 
@@ -75,6 +98,19 @@ FLAGS = {
     "hash-max-listpack-entries": "128",
     "hash-max-listpack-value": "1024",
 }
+
+
+class _Scheduling(LoadFileScheduling):
+    """The tests of a file stay together, and those of files that share a platform."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return _TOGETHER.get(file, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling | None:
+    """Let files that share a platform run on one tester, where testers run whole files."""
+    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -209,7 +209,7 @@ def test_counts_go_with_their_collection(
     assert store.documents.holdings(made.name).documents == 0
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 32), flips=st.lists(st.integers(0, 1 << 16), max_size=3))
 def test_any_bytes_are_counted_as_they_are_read(
     store: Ledger, raw: redis.Redis, seed: int, flips: list[int]

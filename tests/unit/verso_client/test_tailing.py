@@ -114,7 +114,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(OPERATIONS, st.sampled_from(["app.log", "app.log*"]))
 def test_each_line_is_accepted_once(operations: list[str], pattern: str) -> None:
     platform = Platform()

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_codecs import integer_tables
@@ -18,7 +18,6 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(data=st.data(), rows=st.integers(0, 6), columns=st.integers(0, 6), block=st.integers(1, 4))
 def test_any_table_comes_back(data: st.DataObject, rows: int, columns: int, block: int) -> None:
     row = st.one_of(st.just([0] * columns), st.lists(VALUES, min_size=columns, max_size=columns))
@@ -28,7 +27,6 @@ def test_any_table_comes_back(data: st.DataObject, rows: int, columns: int, bloc
     np.testing.assert_array_equal(again, table)
 
 
-@settings(deadline=None, max_examples=80)
 @given(payload=st.binary(max_size=80))
 def test_any_bytes_decode_to_a_table_or_are_refused(payload: bytes) -> None:
     with contextlib.suppress(ArtifactInvalid):

@@ -49,7 +49,6 @@ def tables(general: NgramTables) -> MixtureTables:
     return MixtureTables.fit(lines(1, count=300), general)
 
 
-@settings(deadline=None, max_examples=150)
 @given(text=st.one_of(st.binary(max_size=300), st.text(max_size=100).map(str.encode)))
 def test_any_bytes_come_back(tables: MixtureTables, text: bytes) -> None:
     assert mixture.decode(mixture.encode(text, tables), tables) == text
@@ -60,14 +59,12 @@ _LOG_PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(pieces=st.lists(st.one_of(_LOG_PIECES, st.binary(max_size=5)), max_size=30))
 def test_any_mixture_of_fields_comes_back(tables: MixtureTables, pieces: list[bytes]) -> None:
     text = b"".join(pieces)
     assert mixture.decode(mixture.encode(text, tables), tables) == text
 
 
-@settings(deadline=None, max_examples=100)
 @given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
 def test_lines_of_values_come_back(tables: MixtureTables, rng: random.Random, count: int) -> None:
     text = fields.line(rng, fields=count).encode()
@@ -271,7 +268,6 @@ def test_tables_of_a_later_form_are_refused(general: NgramTables, tables: Mixtur
         MixtureTables.unpack(b"\x03" + tables.pack()[1:], general)
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_damaged_tables_are_refused_or_read_as_others(
     general: NgramTables, tables: MixtureTables, data: st.DataObject
@@ -289,7 +285,6 @@ def test_packed_tables_are_smaller_than_saved_ones(tables: MixtureTables, tmp_pa
     assert len(tables.pack()) < (tmp_path / "mixture.npz").stat().st_size
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_packed_tables_that_are_cut_short_are_refused(
     general: NgramTables, tables: MixtureTables, data: st.DataObject

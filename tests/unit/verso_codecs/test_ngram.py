@@ -8,7 +8,7 @@ from typing import Any
 import fields
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_codecs import coder, ngram
@@ -58,13 +58,11 @@ def tables() -> NgramTables:
     )
 
 
-@settings(deadline=None, max_examples=200)
 @given(text=st.one_of(st.binary(max_size=300), st.text(max_size=100).map(str.encode)))
 def test_any_bytes_come_back(tables: NgramTables, text: bytes) -> None:
     assert ngram.decode(ngram.encode(text, tables), tables) == text
 
 
-@settings(deadline=None, max_examples=100)
 @given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
 def test_lines_of_values_come_back(tables: NgramTables, rng: random.Random, count: int) -> None:
     text = fields.line(rng, fields=count).encode()

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire import Item, read_slice
 
@@ -32,7 +32,6 @@ def _items(specs: list[SliceSpec]) -> list[Item]:
     return [item for spec in specs for item in read_slice(spec.payload).items]
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=300),
     size=st.integers(1, 5000),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -23,7 +23,6 @@ def tokenizer() -> Tokenizer:
     return found
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     words=st.lists(_WORDS, min_size=1, max_size=30),
     between=st.sampled_from([" ", "\n", "  ", "\u00a0", "", " \u0301", "\u4e2d"]),

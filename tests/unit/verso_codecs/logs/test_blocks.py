@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_codecs.logs import blocks
@@ -92,7 +92,6 @@ def fitted() -> tuple[Tables, Shapes]:
     return Tables.fit([parsed], shapes, generation=3), shapes
 
 
-@settings(max_examples=300)
 @given(TEXTS)
 def test_a_block_gives_its_lines_back(texts: list[bytes]) -> None:
     parsed, shapes = learnt(texts)
@@ -103,7 +102,6 @@ def test_a_block_gives_its_lines_back(texts: list[bytes]) -> None:
     assert lines.data.tobytes() == b"".join(text + b"\n" for text in texts)
 
 
-@settings(max_examples=100)
 @given(TEXTS)
 def test_fitted_tables_code_any_lines(fitted: tuple[Tables, Shapes], texts: list[bytes]) -> None:
     tables, known = fitted

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -15,7 +15,6 @@ def small() -> Tokenizer:
     return dataset.fit(["one line of a log\n", "another line. And a sentence"], vocab=300)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.text(max_size=400) | st.lists(st.sampled_from(["a ", "b\n", "é", ". "])).map("".join),
     st.integers(16, 64),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import (
@@ -64,7 +64,6 @@ def open_client() -> Iterator[Callable[..., Client]]:
         yield make
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     header=st.dictionaries(st.text(), st.integers() | st.text() | st.booleans(), max_size=4),
     blobs=st.lists(st.binary(max_size=300), max_size=5),

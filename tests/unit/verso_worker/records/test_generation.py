@@ -92,7 +92,6 @@ def test_packed_tables_are_read_as_they_were(general: NgramTables, texts: list[b
         assert mixture.decode(mixture.encode(text, again), again) == text
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_flipped_bit_gives_another_name(trial: Trial, data: st.DataObject) -> None:
     """The name of a generation proves its bytes."""
