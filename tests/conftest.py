@@ -100,7 +100,7 @@ FLAGS = {
 }
 
 
-class _Scheduling(LoadFileScheduling):
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """The tests of a file stay together, and those of files that share a platform."""
 
     def _split_scope(self, nodeid: str) -> str:
