@@ -104,7 +104,7 @@ CASES = {
         {"verso_core", "verso_codecs"},
         MODELS | STORES | {"celery", "redis", "fastapi"},
     ),
-    "verso_core.jobs": (
+    "verso_core.jobs.slices": (
         {"verso_core"},
         MODELS | STORES | ARRAYS | {"celery", "redis", "fastapi", "zstandard"},
     ),

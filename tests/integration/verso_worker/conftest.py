@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from tests.conftest import ValkeyServer
 from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores, make_pipeline
 
 from verso_core.jobs import SearchMode, TextPolicy
@@ -40,12 +41,17 @@ def _vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
     child.stop()
 
 
+def emptied(vectors: EdgeVectors) -> EdgeVectors:
+    """Drop all collections of a vector store."""
+    for name in vectors.names():
+        vectors.drop(name)
+    return vectors
+
+
 @pytest.fixture
 def vectors(_vectors: EdgeVectors) -> EdgeVectors:
     """A vector store with nothing in it."""
-    for name in _vectors.names():
-        _vectors.drop(name)
-    return _vectors
+    return emptied(_vectors)
 
 
 @pytest.fixture
@@ -57,3 +63,14 @@ def stores(model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str) ->
         pipeline.create_collection(CollectionParams(name="both", text_policy=TextPolicy.BOTH))
         pipeline.create_collection(CollectionParams(name="words", search=SearchMode.HYBRID))
         yield Stores(ledger, pipeline, vectors)
+
+
+@pytest.fixture(scope="module")
+def kept_stores(
+    model_store: ArtifactStore, _vectors: EdgeVectors, _shared_valkey: ValkeyServer
+) -> Iterator[Stores]:
+    """A dispatcher without a collection, for a file whose tests all ask the same stores."""
+    with closing(Ledger(connect(_shared_valkey.url))) as ledger:
+        ledger._redis.flushall()
+        pipeline = make_pipeline(model_store, emptied(_vectors), ledger, buckets=BUCKETS)
+        yield Stores(ledger, pipeline, _vectors)

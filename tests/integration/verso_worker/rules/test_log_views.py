@@ -37,9 +37,13 @@ WHERES: list[Asked] = [
 WHERE = pytest.mark.parametrize("where", WHERES, ids=["all", "host", "times", "attribute", "none"])
 
 
-@pytest.fixture
-def logs(stores: Stores) -> Stores:
-    """Lines of three streams, one of them of records, with some deleted."""
+@pytest.fixture(scope="module")
+def logs(kept_stores: Stores) -> Stores:
+    """Lines of three streams, one of them of records, with some deleted; only read, until the end.
+
+    The last test of the file adds a line.
+    """
+    stores = kept_stores
     stores.pipeline.create_collection(CollectionParams(name=NAME, kind=CollectionKind.LOGS))
     ingest(stores, lines(3000), host="a")
     ingest(stores, lines(700, start=1500, host="b"), lines(40, start=2200, host="b"), host="b")
