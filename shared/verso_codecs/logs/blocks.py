@@ -3,6 +3,7 @@
     version (1 byte), lines - 1 (1), generation, size, shapes, first sequence number, times,
     digest (16), payload, CRC (4)
 
+The version says by which rules the payload is coded; both are read, and the second is written.
 Numbers are little-endian in groups of seven bits, the highest bit set where another follows. *Size*
 is that of the lines with a line feed after each; *shapes* is how many were known when the block was
 coded. *Times* are 0, or the first time plus 2^63 + 1 and by how much the last is later. The digest
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_codecs.logs.memory import RULES_1, RULES_2
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables, read_lines, write_lines
@@ -29,7 +31,8 @@ MAX_LINES = 128
 MAX_SIZE_BYTES = 1 << 27
 """Most bytes of a block's lines."""
 
-_VERSION = 1
+_VERSION = RULES_2
+_VERSIONS = (RULES_1, RULES_2)
 _DIGEST_BYTES = 16
 _CRC_BYTES = 4
 _NUMBERS = 6
@@ -69,8 +72,8 @@ def _number(value: int) -> bytes:
 
 def _read(block: bytes) -> tuple[Header, int]:
     """Return the header and where the payload begins."""
-    if len(block) < 2 or block[0] != _VERSION or block[1] >= MAX_LINES:
-        raise RecordCorrupt(f"block: expected version {_VERSION}, got {block[:2].hex()}")
+    if len(block) < 2 or block[0] not in _VERSIONS or block[1] >= MAX_LINES:
+        raise RecordCorrupt(f"block: expected version 1 or 2, got {block[:2].hex()}")
     at, numbers = 2, []
     for _ in range(_NUMBERS):
         value = shift = 0
@@ -226,6 +229,7 @@ def decode_numbered(
         head.shape_count,
         count=head.line_count,
         size_bytes=head.size_bytes,
+        rules=block[0],
     )
     tables.give_back(work)
     if read is None:

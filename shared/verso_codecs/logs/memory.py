@@ -15,12 +15,18 @@ CANDIDATES = 7
 
 (
     COUNT, TEXT_END, PREVIOUS, LINE_TIME, TIMES, OUTCOMES,
-    SHAPE_1, SHAPE_2, SHAPE_3, GUESSES, FAULT,
-) = range(11)  # fmt: skip
-STATE_SIZE = 11
+    SHAPE_1, SHAPE_2, SHAPE_3, GUESSES, FAULT, RULES, NEWEST,
+) = range(13)  # fmt: skip
+STATE_SIZE = 13
 """Columns of `Memory.state`: values and bytes kept (both begin at 1); of the line, the hash of the
 value before, its first time in seconds, its timestamps so far, how the last two values were found;
-the last three shapes and how they were found; whether the payload cannot be right."""
+the last three shapes and how they were found; whether the payload cannot be right; the `RULES_1` or
+`RULES_2` that it is coded by; the highest number of a shape so far plus 1."""
+
+RULES_1, RULES_2 = 1, 2
+"""How blocks and tables of the first and of the second version are coded. By the second, a new
+shape is guessed, a value is spelled in the context of all with the same beginning, and long ones
+are not coded evenly."""
 
 MAX_NEAR = 1 << 61
 """Numbers below it may be coded as a difference, either way."""

@@ -36,8 +36,8 @@ PURPOSES = 32
 (
     FOR_GUESS, FOR_SHAPE, FOR_SAME, FOR_KIND, FOR_PADDED, FOR_MOVED, FOR_BUCKET, FOR_SIGN,
     FOR_MANTISSA, FOR_MINUS, FOR_LENGTH, FOR_DIGIT, FOR_NIBBLE, FOR_BYTE, FOR_COMPLETED,
-    FOR_SHAPE_REST,
-) = range(16)  # fmt: skip
+    FOR_SHAPE_REST, FOR_NEWEST, FOR_LONG,
+) = range(18)  # fmt: skip
 """The purposes of decisions; part of the format."""
 
 COLUMN_CLASSES = 64

@@ -12,7 +12,7 @@ number is part of it where no letter or digit is before. All other bytes are the
 so that `parse` can be undone for every byte string.
 """
 
-# Compiled with what it imports: c00dc0808c325225
+# Compiled with what it imports: 53550a0984511b7b
 
 import itertools
 from collections.abc import Sequence

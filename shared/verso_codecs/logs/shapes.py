@@ -23,11 +23,15 @@ from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.logs.stamps import FORMS, STAMP_BYTES
 from verso_core.errors import ArtifactInvalid
 
-FORMAT = 1
-"""Version of the tokeniser: the same line has another shape under another version."""
+FORMAT = 2
+"""Version of packed rows. Those of the first, whose sizes stood before them, are read too."""
 
 SLOT, STAMP, ESCAPE = 1, 2, 3
 
+_END = b"\n"
+_ESCAPED_END = bytes([ESCAPE]) + b"n"
+"""The end of a packed row, and a line feed within one: `ESCAPE` precedes no such byte in a row."""
+_PAIRS = re.compile(bytes([ESCAPE]) + b".", re.DOTALL)
 _LEVEL = 19
 _DICTIONARY_BYTES = 1 << 18
 _MAX_ROW_BYTES = 1 << 26
@@ -187,8 +191,7 @@ class Shapes:
         return self._packed(rows, len(self))
 
     def _packed(self, rows: Sequence[bytes], begin: int) -> bytes:
-        sizes = np.array([len(row) for row in rows], "<u4").tobytes()
-        body = len(rows).to_bytes(4, "little") + sizes + b"".join(rows)
+        body = b"".join(row.replace(_END, _ESCAPED_END) + _END for row in rows)
         packer = zstandard.ZstdCompressor(level=_LEVEL, dict_data=self._dictionary(begin))
         return bytes([FORMAT]) + begin.to_bytes(4, "little") + packer.compress(body)
 
@@ -198,34 +201,47 @@ class Shapes:
         Raises:
             ArtifactInvalid: when the bytes are not packed rows, or follow other rows.
         """
-        if len(packed) < 5 or packed[0] != FORMAT:
-            raise ArtifactInvalid(f"shapes: expected packed rows of format {FORMAT}")
+        if len(packed) < 5 or packed[0] not in (1, FORMAT):
+            raise ArtifactInvalid("shapes: expected packed rows of format 1 or 2")
         begin = int.from_bytes(packed[1:5], "little")
         if begin > len(self):
             raise ArtifactInvalid(f"shapes: expected {begin} rows before, got {len(self)}")
         reader = zstandard.ZstdDecompressor(dict_data=self._dictionary(begin))
         try:
             size = zstandard.frame_content_size(packed[5:])
-            if not 4 <= size <= _MAX_PACKED_BYTES:
+            if not 0 <= size <= _MAX_PACKED_BYTES:
                 raise ArtifactInvalid(f"shapes: expected a frame with its size, got {size}")
             body = reader.decompress(packed[5:], allow_extra_data=False)
         except zstandard.ZstdError as exc:
             raise ArtifactInvalid(f"shapes: {exc}") from exc
-        count = int.from_bytes(body[:4], "little")
-        if 4 + 4 * count > len(body):
-            raise ArtifactInvalid(f"shapes: expected {count} rows")
-        sizes = np.frombuffer(body, "<u4", count, 4).astype(np.int64)
-        ends = 4 + 4 * count + np.cumsum(sizes)
-        if count and int(ends[-1]) != len(body):
-            raise ArtifactInvalid("shapes: expected rows that fill the frame")
-        spans = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
-        return [body[first:last] for first, last in spans]
+        if packed[0] == 1:
+            return _sized_rows(body)
+        if body and not body.endswith(_END):
+            raise ArtifactInvalid("shapes: expected rows with an end")
+        return [_PAIRS.sub(_unescaped, row) for row in body.split(_END)[:-1]]
 
     def _dictionary(self, count: int) -> zstandard.ZstdCompressionDict:
         table = self._table
         last = int(table.bounds[count])
         text = table.text[max(0, last - _DICTIONARY_BYTES) : last].tobytes()
         return zstandard.ZstdCompressionDict(text, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+
+
+def _unescaped(pair: re.Match[bytes]) -> bytes:
+    return _END if pair[0] == _ESCAPED_END else pair[0]
+
+
+def _sized_rows(body: bytes) -> list[bytes]:
+    """Return rows of the first format: their number, their sizes, and their bytes."""
+    count = int.from_bytes(body[:4], "little")
+    if 4 + 4 * count > len(body):
+        raise ArtifactInvalid(f"shapes: expected {count} rows")
+    sizes = np.frombuffer(body, "<u4", count, 4).astype(np.int64)
+    ends = 4 + 4 * count + np.cumsum(sizes)
+    if count and int(ends[-1]) != len(body):
+        raise ArtifactInvalid("shapes: expected rows that fill the frame")
+    spans = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+    return [body[first:last] for first, last in spans]
 
 
 def _with_room(table: Table, rows: int, size_bytes: int) -> Table:

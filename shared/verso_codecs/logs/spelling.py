@@ -3,47 +3,43 @@
 Its kind is coded, and then the difference to the last value, or its digits or bytes, each in the
 contexts of those before it, of the column and of the value that is expected. After three or four of
 them a value with the same beginning is one more candidate. Digits whose beginning was never seen
-are coded evenly: nothing is known about them.
+are coded evenly: nothing is known about them. By the first rules a beginning is known in its column
+or place, and never grows behind its first digit; by the second it is known of any value of its kind
+and length, and grows by one digit each time that it occurs.
 """
 
 import numpy as np
 
 from verso_codecs.coder import Bytes, Int, inlined
+from verso_codecs.logs.differences import code_near, is_near, near_base
+from verso_codecs.logs.long_values import code_long
 from verso_codecs.logs.memory import (
     FAULT,
-    MAX_NEAR,
     OUTCOMES,
+    RULES,
+    RULES_2,
     TEXT_END,
     Memory,
-    bits_of,
     copy_value,
-    digits_of,
     equals,
-    keep_number,
     link,
     magnitude,
 )
 from verso_codecs.logs.model import (
     DECODE,
-    FOR_BUCKET,
     FOR_BYTE,
     FOR_COMPLETED,
     FOR_DIGIT,
     FOR_KIND,
     FOR_LENGTH,
-    FOR_MANTISSA,
     FOR_MINUS,
-    FOR_MOVED,
     FOR_NIBBLE,
-    FOR_PADDED,
-    FOR_SIGN,
     MODE,
     Model,
     code_evenly,
     code_symbol,
     is_known,
     set_contexts,
-    turn_contexts,
 )
 from verso_codecs.logs.parsing import (
     LONG,
@@ -60,48 +56,7 @@ from verso_codecs.logs.stamps import power_of_ten
 
 _NEAR, _KIND_BITS = 6, 3  # coded like a kind of value
 _LENGTH_BITS, _WIDTH_BITS = 8, 5
-_BUCKET_BITS, _MANTISSA_BITS = 6, 3
 _MAX_NUMBER = (1 << 63) - 1
-
-
-@inlined
-def code_difference(
-    model: Model, column: Int, place: Int, bucket: Int, mark: Int, difference: Int
-) -> Int:
-    """Code a difference; return it. bucket: bits of the last one; mark: what else is known"""
-    set_contexts(
-        model,
-        mix(column, np.int64(101)),
-        mix(place, np.int64(102)),
-        mix(column, bucket + 128),
-        mix(place, bucket + 256),
-        mix(column, mark + 1024),
-        mix(place, mark + 1024),
-    )
-    moved: Int = np.int64(difference != 0)
-    moved = code_symbol(model, np.int64(FOR_MOVED), column, moved, np.int64(1))
-    if not moved:
-        return np.int64(0)
-    turn_contexts(model, np.int64(1))
-    size = magnitude(difference)
-    bits = code_symbol(model, np.int64(FOR_BUCKET), column, bits_of(size), np.int64(_BUCKET_BITS))
-    turn_contexts(model, bits)
-    minus = code_symbol(model, np.int64(FOR_SIGN), column, np.int64(difference < 0), np.int64(1))
-    turn_contexts(model, minus)
-    low = max(bits - 1 - _MANTISSA_BITS, 0)
-    count = max(bits - 1, 0) - low
-    top = code_symbol(
-        model, np.int64(FOR_MANTISSA), column, (size >> low) & ((1 << count) - 1), np.int64(count)
-    )
-    value = (np.int64(1) << count) | top
-    while low > 0:
-        part = min(low, 30)
-        low -= part
-        rest = code_evenly(model, (size >> low) & ((1 << part) - 1), np.int64(1) << part)
-        value = (value << part) | rest
-    if bits == 0:
-        value = np.int64(0)
-    return -value if minus else value
 
 
 @inlined
@@ -111,6 +66,14 @@ def _symbol_at(text: Bytes, at: Int, kind: Int) -> Int:
     if kind == WORD:
         return byte
     return byte - 48 if byte < 58 else byte - 87
+
+
+@inlined
+def _byte_of(kind: Int, symbol: Int) -> Int:
+    """Return the byte of a digit, nibble or byte of a value."""
+    if kind == WORD:
+        return symbol
+    return symbol + 48 if symbol < 10 else symbol + 87
 
 
 @inlined
@@ -220,6 +183,16 @@ def _code_known(model: Model, kind: Int, column: Int, offset: Int, symbol: Int, 
 
 
 @inlined
+def _is_beginning_known(model: Model, anywhere: bool) -> bool:
+    """Whether a symbol of digits was ever coded in the contexts set that have all before it."""
+    return bool(
+        is_known(model, np.int64(0), np.int64(1))
+        or is_known(model, np.int64(1), np.int64(1))
+        or (anywhere and is_known(model, np.int64(5), np.int64(1)))
+    )
+
+
+@inlined
 def _code_bytes(
     model: Model,
     memory: Memory,
@@ -245,6 +218,7 @@ def _code_bytes(
     prefix: Int = mix(np.int64(kind), width)
     same: Int = np.int64(1)
     evenly = False
+    grows = memory.state[RULES] >= RULES_2
     offset: Int = np.int64(0)
     recent: Int = np.int64(0)
     while offset < width:
@@ -256,11 +230,10 @@ def _code_bytes(
                 return pick
         ahead = _expected(memory, last, kind, offset, width) if same else np.int64(0)
         _set_symbol_contexts(model, kind, width, offset, column, place, prefix, recent, ahead)
-        if count < 256 and offset > 0:
-            evenly = evenly or not (
-                is_known(model, np.int64(0), np.int64(1))
-                or is_known(model, np.int64(1), np.int64(1))
-            )
+        if grows:
+            model.contexts[5 if kind != WORD else 3] = mix(prefix, np.int64(11))
+        known = count == 256 or _is_beginning_known(model, grows)
+        evenly = evenly or not (known or grows or offset == 0)
         symbol: Int = np.int64(0)
         if model.state[MODE] != DECODE:
             symbol = _symbol_at(source, begin + offset, kind)
@@ -272,10 +245,9 @@ def _code_bytes(
             if symbol >= count:
                 memory.state[FAULT] = 1
                 return np.int64(0)
+        evenly = evenly or (not known and grows)
         same = np.int64(ahead == symbol + 1) if same else np.int64(0)
-        byte = symbol
-        if kind != WORD:
-            byte = symbol + 48 if symbol < 10 else symbol + 87
+        byte = _byte_of(kind, symbol)
         text[end + offset] = byte
         prefix = mix(prefix, symbol)
         recent = ((recent << 8) | byte) & 0xFFFFFF
@@ -286,16 +258,6 @@ def _code_bytes(
             text[end + offset] = 45
             offset += 1
     return np.int64(0)
-
-
-@inlined
-def _code_long(model: Model, memory: Memory, source: Bytes, begin: Int, width: Int) -> None:
-    """Code many bytes evenly."""
-    text, end = memory.text, memory.state[TEXT_END]
-    writes = model.state[MODE] != DECODE
-    for index in range(width):
-        byte = np.int64(source[begin + index]) if writes else np.int64(0)
-        text[end + index] = code_evenly(model, byte, np.int64(256))
 
 
 @inlined
@@ -335,29 +297,6 @@ def _number_of(memory: Memory, begin: Int, width: Int) -> Int:
 
 
 @inlined
-def _near_base(memory: Memory, last: Int) -> Int:
-    """Return the number from which a difference may be coded: the column's last, or the place's."""
-    if memory.kinds[last] == NUMBER and last > 0 and magnitude(memory.numbers[last]) < MAX_NEAR:
-        return last
-    pick: Int = memory.picks[6]
-    if pick > 0 and memory.kinds[pick] == NUMBER and magnitude(memory.numbers[pick]) < MAX_NEAR:
-        return pick
-    return np.int64(0)
-
-
-@inlined
-def _is_near(memory: Memory, base: Int, number: Int, width: Int) -> bool:
-    """Whether a number is worth coding as a difference; only those that decode may be."""
-    if base == 0 or magnitude(number) >= MAX_NEAR:
-        return False
-    natural = digits_of(number)
-    padded = natural < memory.widths[base] and width == memory.widths[base]
-    if width != natural and not padded:
-        return False
-    return bool(3 * bits_of(magnitude(number - memory.numbers[base])) + 12 <= 10 * natural)
-
-
-@inlined
 def _code_kind(model: Model, memory: Memory, column: Int, place: Int, last: Int, kind: Int) -> Int:
     before = np.int64(memory.kinds[last]) * 8 + (memory.marks[last] & 7)
     set_contexts(
@@ -370,47 +309,6 @@ def _code_kind(model: Model, memory: Memory, column: Int, place: Int, last: Int,
         mix(memory.state[OUTCOMES], np.int64(404)),
     )
     return code_symbol(model, np.int64(FOR_KIND), column, kind, np.int64(_KIND_BITS))
-
-
-@inlined
-def _code_near(
-    model: Model,
-    memory: Memory,
-    column: Int,
-    place: Int,
-    last: Int,
-    base: Int,
-    number: Int,
-    width: Int,
-    at: Int,
-) -> None:
-    """Code a number as its difference to the one at `base` and keep it at `at`."""
-    if base == 0:
-        memory.state[FAULT] = 1
-        return
-    mark = memory.marks[last] & 63
-    difference = number - memory.numbers[base]
-    value = code_difference(model, column, place, memory.buckets[last], mark, difference)
-    if magnitude(value) >= MAX_NEAR:
-        memory.state[FAULT] = 1
-        return
-    number = memory.numbers[base] + value
-    natural = digits_of(number)
-    memory.buckets[at] = bits_of(magnitude(value))
-    if natural < memory.widths[base]:
-        padded: Int = np.int64(width > natural)
-        set_contexts(
-            model,
-            mix(column, np.int64(501)),
-            mix(place, np.int64(502)),
-            np.int64(503),
-            np.int64(504),
-            np.int64(505),
-            mix(memory.widths[base], np.int64(506)),
-        )
-        if code_symbol(model, np.int64(FOR_PADDED), column, padded, np.int64(1)):
-            natural = memory.widths[base]
-    keep_number(memory, at, number, natural)
 
 
 @inlined
@@ -468,15 +366,15 @@ def code_new(
     number: Int = np.int64(0)
     width: Int = np.int64(0)
     begin: Int = np.int64(0)
-    base = _near_base(memory, last)
+    base = near_base(memory, last)
     if model.state[MODE] != DECODE:
         kind, number = np.int64(slots.kinds[slot]), slots.numbers[slot]
         width, begin = slots.widths[slot], slots.begins[slot]
-        if kind == NUMBER and _is_near(memory, base, number, width):
+        if kind == NUMBER and is_near(memory, base, number, width):
             kind = np.int64(_NEAR)
     kind = _code_kind(model, memory, column, place, last, kind)
     if kind == _NEAR:
-        _code_near(model, memory, column, place, last, base, number, width, at)
+        code_near(model, memory, column, place, last, base, number, width, at)
         return
     minus: Int = np.int64(number < 0)
     if kind == NUMBER:
@@ -489,7 +387,7 @@ def code_new(
     memory.keys[7] = 0
     match: Int = np.int64(0)
     if kind == LONG:
-        _code_long(model, memory, source, begin, width)
+        code_long(model, memory, source, begin, width)
     else:
         match = _code_bytes(
             model, memory, source, begin, width, kind, column, place, last, slots, slot

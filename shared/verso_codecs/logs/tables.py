@@ -16,15 +16,25 @@ import numpy.typing as npt
 
 from verso_codecs import coder
 from verso_codecs.logs import model as models
-from verso_codecs.logs.memory import COUNT, TEXT_END, Memory, new_memory, remember, restore
+from verso_codecs.logs.memory import (
+    COUNT,
+    RULES,
+    RULES_1,
+    RULES_2,
+    TEXT_END,
+    Memory,
+    new_memory,
+    remember,
+    restore,
+)
 from verso_codecs.logs.model import Model, new_model
 from verso_codecs.logs.parsing import UUID_BYTES, Lines, Parsed, Slots, parse
 from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.values import code_lines
 from verso_core.errors import ArtifactInvalid
 
-FORMAT = 1
-"""Version of the model: blocks and tables of one are noise to another."""
+FORMAT = RULES_2
+"""Version of the rules that the sample is coded by; those of the first are read too."""
 
 LIMIT_BYTES = 8192
 """Most bytes of packed tables unless the caller says otherwise."""
@@ -67,7 +77,8 @@ def _restored(work: Work, base: Work) -> Work:
 def write_lines(
     work: Work, parsed: Parsed, shapes: Shapes, shape_count: int, *, first: int, count: int
 ) -> bytes:
-    """Return the payload of lines, from which `work` has learnt."""
+    """Return the payload of lines, by the second rules, from which `work` has learnt."""
+    work.memory.state[RULES] = RULES_2
     lines = parsed.lines
     size = int((lines.ends[first : first + count] - lines.begins[first : first + count]).sum())
     # No decision takes more than 12 bits: this is more than any lines can take. Unused pages cost
@@ -94,14 +105,23 @@ def write_lines(
 
 
 def read_lines(
-    work: Work, payload: bytes, shapes: Shapes, shape_count: int, *, count: int, size_bytes: int
+    work: Work,
+    payload: bytes,
+    shapes: Shapes,
+    shape_count: int,
+    *,
+    count: int,
+    size_bytes: int,
+    rules: int,
 ) -> tuple[Lines, npt.NDArray[np.int32]] | None:
     """Return the lines of a payload and their shapes, or None when it cannot be right.
 
     There is a line feed after each line.
 
     size_bytes: of the lines with their line feeds
+    rules: by which they were written
     """
+    work.memory.state[RULES] = rules
     data = np.frombuffer(bytearray(payload or b"\0"), np.uint8)
     coder.open_payload(work.model.state, data, 0, len(payload))
     work.model.state[models.MODE] = models.DECODE
@@ -186,8 +206,8 @@ class Tables:
         """
         if not packed:
             return cls.builtin()
-        if packed[0] != FORMAT or len(packed) < _HEAD_BYTES + _DIGEST_BYTES:
-            raise ArtifactInvalid(f"tables of lines: expected format {FORMAT}, got {packed[0]}")
+        if packed[0] not in (RULES_1, RULES_2) or len(packed) < _HEAD_BYTES + _DIGEST_BYTES:
+            raise ArtifactInvalid(f"tables of lines: expected format 1 or 2, got {packed[0]}")
         body = packed[:-_DIGEST_BYTES]
         if _digest(body) != packed[-_DIGEST_BYTES:]:
             raise ArtifactInvalid("tables of lines: expected another digest")
@@ -198,7 +218,13 @@ class Tables:
             raise ArtifactInvalid(f"tables of lines: expected {shape_count} shapes at least")
         work = _empty(size_bytes + count)
         read = read_lines(
-            work, body[_HEAD_BYTES:], shapes, shape_count, count=count, size_bytes=size_bytes
+            work,
+            body[_HEAD_BYTES:],
+            shapes,
+            shape_count,
+            count=count,
+            size_bytes=size_bytes,
+            rules=packed[0],
         )
         if read is None:
             raise ArtifactInvalid("tables of lines: expected lines of these shapes")

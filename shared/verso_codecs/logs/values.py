@@ -1,27 +1,32 @@
 """How the lines of a block are coded: a shape's number, then the value of each of its slots.
 
-A shape is first guessed from the three before it; then its number is spelled out. A value is first
+A shape is first guessed from the three before it; by the second rules the next guess is that it is
+new, and numbered behind all before; then its number is spelled out. A value is first
 compared with up to seven candidates (`candidates`); if it is none of them it is spelled out
 (`spelling`). A timestamp is the difference to the last line's, or to the first time of its line.
 
 Values coded or learnt so far stand in `Memory`, in order; what refers to them is found by hash.
 """
 
-# Compiled with what it imports: b7b54973b710675d
+# Compiled with what it imports: 2200cd4cc092f849
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.logs.candidates import code_candidates, find_candidates
+from verso_codecs.logs.differences import code_difference
 from verso_codecs.logs.memory import (
     CANDIDATES,
     COUNT,
     FAULT,
     GUESSES,
     LINE_TIME,
+    NEWEST,
     OUTCOMES,
     PREVIOUS,
+    RULES,
+    RULES_2,
     SHAPE_1,
     SHAPE_2,
     SHAPE_3,
@@ -36,6 +41,7 @@ from verso_codecs.logs.memory import (
 from verso_codecs.logs.model import (
     DECODE,
     FOR_GUESS,
+    FOR_NEWEST,
     FOR_SHAPE,
     FOR_SHAPE_REST,
     MODE,
@@ -47,7 +53,7 @@ from verso_codecs.logs.model import (
 )
 from verso_codecs.logs.parsing import NUMBER, TIME, Slots, mix
 from verso_codecs.logs.shapes import ESCAPE, SLOT, STAMP, Table
-from verso_codecs.logs.spelling import code_difference, code_new
+from verso_codecs.logs.spelling import code_new
 from verso_codecs.logs.stamps import STAMP_BYTES, power_of_ten, put_stamp
 
 _MAX_SECONDS = 1 << 33
@@ -75,6 +81,33 @@ def _code_unguessed(model: Model, state: State, pair: Int, number: Int) -> Int:
     rest: Int = number & ((np.int64(1) << low) - 1)
     rest = code_symbol(model, np.int64(FOR_SHAPE_REST), last, rest, low)
     return ((np.int64(1) << low) | rest) if bits > 0 else np.int64(0)
+
+
+@inlined
+def _code_newest(model: Model, state: State, shape_count: Int, number: Int) -> tuple[Int, Int]:
+    """Code whether a shape is the one that is numbered behind all before.
+
+    number: of the shape, when encoding
+
+    Returns: the number; 4 if it is that one, else 5
+    """
+    pick: Int = state[NEWEST]
+    if pick >= shape_count:
+        return number, np.int64(5)
+    last, guesses = state[SHAPE_1], state[GUESSES]
+    set_contexts(
+        model,
+        mix(guesses, np.int64(701)),
+        mix(guesses & 63, np.int64(702)),
+        mix(guesses & 7, np.int64(703)),
+        mix(last, np.int64(704)),
+        np.int64(705),
+        mix(state[SHAPE_2], np.int64(706)),
+    )
+    hit = code_symbol(model, np.int64(FOR_NEWEST), guesses, np.int64(number == pick), np.int64(1))
+    if hit:
+        return pick, np.int64(4)
+    return number, np.int64(5)
 
 
 @inlined
@@ -121,11 +154,16 @@ def _code_shape(model: Model, memory: Memory, shape_count: Int, number: Int) -> 
             found = np.int64(index)
             number = pick - 1
             break
-    if found == 4:
+    told = found < 4
+    if not told and state[RULES] >= RULES_2:
+        number, found = _code_newest(model, state, shape_count, number)
+        told = found == 4
+    if not told:
         number = _code_unguessed(model, state, pair, number)
         if number >= shape_count:
             state[FAULT] = 1
             return np.int64(0)
+    state[NEWEST] = max(state[NEWEST], number + 1)
     for index in range(3):
         follows[keys[index]] = number + 1
     state[SHAPE_3], state[SHAPE_2], state[SHAPE_1] = older, last, number + 1

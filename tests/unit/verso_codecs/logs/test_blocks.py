@@ -204,6 +204,29 @@ def test_a_payload_of_noise_ends(fitted: tuple[Tables, Shapes]) -> None:
                 blocks.decode(sealed(bytes(damaged)), shapes, tables)
 
 
+def payload_of(texts: list[bytes]) -> int:
+    """Return the bytes of a block's payload without its header, by tables that learnt nothing."""
+    parsed, shapes = learnt(texts)
+    block = blocks.encode(parsed, shapes, Tables.builtin(), first=0, count=len(texts))
+    assert texts_of(blocks.decode(block, shapes, Tables.builtin())) == texts
+    return blocks.payload_bytes(block)
+
+
+def test_shapes_that_are_new_in_every_line_take_few_bytes() -> None:
+    texts = [b"the step " + b"x" * number + b" ends" for number in range(128)]
+    assert payload_of(texts) <= 16
+
+
+def test_values_of_new_columns_are_coded_by_what_all_values_begin_with() -> None:
+    rng = random.Random(9)
+    texts = [b"r" + b"x" * n + b": ffffffff81%06x" % rng.getrandbits(24) for n in range(128)]
+    assert payload_of(texts) <= 128 * 5  # three of them are random
+
+
+def test_digits_of_a_long_value_take_half_a_byte() -> None:
+    assert payload_of([random.Random(10).randbytes(4000).hex().encode()]) < 4000 * 1.06
+
+
 def sealed(body: bytes) -> bytes:
     """Put a right CRC behind a wrong block."""
     return body + zlib.crc32(body).to_bytes(4, "little")
@@ -211,7 +234,7 @@ def sealed(body: bytes) -> bytes:
 
 @given(st.binary(max_size=80))
 def test_noise_is_no_block(noise: bytes) -> None:
-    for block in (noise, sealed(noise), sealed(b"\x01" + noise)):
+    for block in (noise, sealed(noise), sealed(b"\x01" + noise), sealed(b"\x02" + noise)):
         with pytest.raises((RecordCorrupt, ValueError)):
             blocks.decode(block, Shapes([b"a"]), Tables.builtin())
 

@@ -12,7 +12,10 @@ from verso_core.errors import ArtifactInvalid
 ROWS = st.lists(
     st.lists(
         st.sampled_from(
-            [b"a", b"word ", b"\x01", b"\x02Y- :.6", b"\x02S    0", b"\x03\x01", b"\xff"]
+            [
+                *(b"a", b"word ", b"\x01", b"\x02Y- :.6", b"\x02S    0", b"\x03\x01", b"\xff"),
+                *(b"\n", b"n", b"\x03\x03"),
+            ]
         )
     ).map(b"".join),
     unique=True,
@@ -39,6 +42,10 @@ def test_packed_rows_come_back(rows: list[bytes], at: int) -> None:
     other.extend(other.unpack(shapes.pack(at, len(rows))))
     assert other_rows == rows[:at]
     assert [other.row(number) for number in range(len(other))] == rows
+
+
+def test_no_rows_come_back_as_none() -> None:
+    assert Shapes().unpack(Shapes().pack_rows([])) == []
 
 
 def test_a_row_before_is_worth_its_bytes() -> None:
