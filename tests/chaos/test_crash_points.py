@@ -25,7 +25,8 @@ _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _DELETED = "a collection is deleted, its vectors are there"
 _FIRST = "the files for a first point are made, it is not in them"
 _LINES = [name for name in PLACES if "lines" in name or "segments" in name]
-_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, _FIRST, *_LINES)]
+_COLD = [name for name in PLACES if "blocks are" in name or "an object" in name]
+_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, _FIRST, *_LINES, *_COLD)]
 _VERIFIED = [name for name in PLACES if "marked verified" in name or "texts are" in name]
 # One on each side of the vector store's socket. A worker that dies again and again is started ever
 # later, so all of them take minutes: ``make chaos`` asks for that.
@@ -62,9 +63,7 @@ class Shot:
             time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
-def shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
-    folder = tmp_path_factory.mktemp("crash")
+def _shot(folder: Path, **settings: str) -> Iterator[Shot]:
     path = [str(Path(__file__).parent / "crash"), os.environ.get("PYTHONPATH", "")]
     platform = Platform(
         folder / "data",
@@ -73,15 +72,27 @@ def shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
         CRASH_FILE=str(folder / "place"),
         VERSO_VERIFY_DELAY_S="0.1",
         VERSO_RAW_TEXT_RETENTION_S="0.2",
-        VERSO_SCRUB_SHARE="0",
         VERSO_LEASE_S="3",
         VERSO_RESULT_INLINE_BYTES="1000",
+        **settings,
     )
     try:
         platform.start()
         yield Shot(platform, folder / "place")
     finally:
         platform.close()
+
+
+@pytest.fixture(scope="module")
+def shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
+    yield from _shot(tmp_path_factory.mktemp("crash"), VERSO_SCRUB_SHARE="0")
+
+
+@pytest.fixture(scope="module")
+def cold_shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
+    """Return a platform that moves blocks of lines to cold storage when it scrubs them."""
+    settings = {"VERSO_COLD_AFTER_DAYS": "0", "VERSO_SCRUB_SHARE": "1"}
+    yield from _shot(tmp_path_factory.mktemp("cold"), **settings)
 
 
 @pytest.fixture
@@ -158,6 +169,49 @@ def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
     # Numbers that were reserved for a request that was sent again are a gap.
     assert client.get(newest["id"], collection=collection).data == sent.splitlines()[-1]
     client.delete_collection(collection)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not _ALL, reason="starts one more platform: make chaos")
+@pytest.mark.parametrize("place", _COLD)
+def test_a_worker_that_ends_while_it_moves_blocks_to_cold_storage_loses_no_line(
+    cold_shot: Shot, place: str
+) -> None:
+    collection, platform = f"cold-{_COLD.index(place)}", cold_shot.platform
+    sent = [
+        b"".join(b"2026-01-01T00:00:00Z %d ms for user %d\n" % (n * n, n) for n in range(at, end))
+        for at, end in ((0, 2048), (2048, 4096))
+    ]
+    with platform.client(patience_s=_LOST_S) as client:
+        client.create_collection(collection, kind=CollectionKind.LOGS)
+        for part in sent:
+            assert client.ingest_lines([part], collection=collection).lines == 2048
+        cold_shot.arm(place)
+        client.scrub(now=True)
+        cold_shot.await_crash()
+        deadline = time.monotonic() + _LOST_S
+        while not (held := client.stats(collection)).lines or held.lines.bytes_cold == 0:
+            assert time.monotonic() < deadline, held
+            time.sleep(0.2)
+        wanted = client.scrub(now=True).number + 1
+        while (state := client.scrub()).number < wanted or state.running:
+            assert time.monotonic() < deadline, state
+            time.sleep(0.2)
+        assert (state.damaged, state.repaired) == (0, 0)
+        request = LinesRequest(collection=collection, limit=0, raw=True)
+        assert b"".join(client.lines(request)) == b"".join(sent)
+        held = client.stats(collection)
+        assert held.lines is not None
+        assert (held.lines.lines, held.lines.verified) == (4096, 4096)
+        # of the object that a killed worker wrote nothing is named: its blocks went to another
+        sizes = [
+            path.stat().st_size
+            for path in (platform.data / "cold").rglob("*")
+            if path.is_file() and path.stat().st_size > 1
+        ]
+        assert held.lines.bytes_cold <= sum(sizes)
+        client.delete_collection(collection)
 
 
 @pytest.mark.slow

@@ -47,6 +47,10 @@ def _reference(_args: Call, result: Any) -> bool:
     return bool(result[:1] == b"\x57")
 
 
+def _to_cold(args: Call, _result: Any) -> bool:
+    return bool(args[3] == "segment")
+
+
 @dataclass(frozen=True)
 class Place:
     """Before or after a call of ``function``, of those calls that ``only`` chooses."""
@@ -91,6 +95,17 @@ PLACES: Mapping[str, Place] = {
     "lines are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_lines),
     "segments are merged, not swapped": Place(_LOGS, "Logs.swap"),
     "segments are swapped": Place(_LOGS, "Logs.swap", after=True),
+    # worker: the blocks of a segment, to cold storage
+    "blocks are not in an object yet": Place("verso_worker.stores.objects", "ObjectStorage.put"),
+    "blocks are in an object, not read back": Place(
+        "verso_worker.stores.objects", "ObjectStorage.put", after=True
+    ),
+    "blocks are read back from an object that nothing names": Place(
+        "verso_worker.rules.logs.cold", "ColdStorage.moved", after=True
+    ),
+    "an object is named in place of its blocks": Place(
+        _LOGS, "Logs.correct", after=True, only=_to_cold
+    ),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference
     ),
