@@ -19,21 +19,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import line_rivals
 import record_sets
 import sheet
 import texts
-import zstandard
 
 from verso_codecs.logs import blocks, filters
 from verso_codecs.logs.parsing import Lines, Parsed, parse, split
@@ -41,8 +36,6 @@ from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables
 from verso_worker.records.segments import SEGMENT_LINES
 
-_FRAME_BYTES = 256 * 1024
-_DICTIONARY_BYTES = 16 * 1024
 _PAYLOAD_LINES = 4096  # lines that are parsed at once
 _LEVELS = (3, 19)
 _TEXTS = (
@@ -171,52 +164,16 @@ def measure(found: LogSet, clp: Path | None) -> dict[str, Any]:
         "filter": _filters(parts, timer) / count,
         "shape": len(shapes.pack(0, len(shapes))) / total,
         "tables": len(tables.pack()) / total,
-        "zstd_frames": _frames(second) / count,
-        "zstd_lines": _with_dictionary(first, second) / count,
+        "zstd_frames": line_rivals.frames(second) / count,
+        "zstd_lines": line_rivals.with_dictionary(first, second) / count,
         "fit_s": fit_seconds,
         "unpack_s": unpack_seconds,
     }
     result["kept"] = sum(result[name] for name in ("fitted", "header", "filter", "shape", "tables"))
     result |= {f"{name}_us": 1e6 * seconds / count for name, seconds in timer.seconds.items()}
     for level in _LEVELS:
-        result[f"clp_{level}"] = _clp(found.lines, clp, level) / total if clp else None
+        result[f"clp_{level}"] = line_rivals.clp(found.lines, clp, level) / total if clp else None
     return result
-
-
-def _frames(lines: Sequence[bytes]) -> int:
-    """Return the bytes of frames of 256 kB at level 19."""
-    text = b"".join(line + b"\n" for line in lines)
-    packer = zstandard.ZstdCompressor(level=19)
-    parts = (text[at : at + _FRAME_BYTES] for at in range(0, len(text), _FRAME_BYTES))
-    return sum(len(packer.compress(part)) for part in parts)
-
-
-def _with_dictionary(first: Sequence[bytes], second: Sequence[bytes]) -> int:
-    """Return the bytes of every line alone, with a dictionary of the lines before."""
-    try:
-        trained = zstandard.train_dictionary(_DICTIONARY_BYTES, list(first))
-    except zstandard.ZstdError:  # too few lines
-        trained = zstandard.ZstdCompressionDict(b"".join(first)[-_DICTIONARY_BYTES:])
-    packer = zstandard.ZstdCompressor(level=19, dict_data=trained, write_content_size=False)
-    return sum(len(packer.compress(line)) for line in second)
-
-
-def _clp(lines: Sequence[bytes], program: Path, level: int) -> int:
-    """Return the bytes of CLP's archive of all lines."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        source, archives = folder / "lines.jsonl", folder / "archives"
-        rows = (json.dumps({"message": line.decode(errors="replace")}) for line in lines)
-        source.write_text("\n".join(rows) + "\n", encoding="utf-8")
-        options = ["--single-file-archive", "--compression-level", str(level)]
-        subprocess.run([program, "c", *options, archives, source], check=True, capture_output=True)
-        return sum(path.stat().st_size for path in archives.rglob("*") if path.is_file())
-
-
-def find_clp() -> Path | None:
-    """Return the program of the wheel `yscope-clp-core`, or None."""
-    found = shutil.which("clp-s") or shutil.which("clp-s", path=str(Path(sys.executable).parent))
-    return Path(found) if found else None
 
 
 def main() -> None:
@@ -229,7 +186,7 @@ def main() -> None:
     if options.texts and options.data is None:
         parser.error("--texts needs --data")
     report = sheet.Sheet("logs")
-    clp = find_clp()
+    clp = line_rivals.find_clp()
     results: dict[str, dict[str, Any]] = {}
     for found in text_sets(options.data) if options.texts else log_sets(options.data):
         if options.sets is None or found.name in options.sets:
