@@ -5,8 +5,8 @@ A fit takes the collection's newest chunks, in the order in which they were writ
 1. Fit a mixture (:mod:`verso_codecs.mixture`) to the first 85 %, round it to several steps, and
    measure what the others take. The sizes are compared under the collection's codec policy with
    what the chunks take now, by the tables that write now and by the artifact.
-2. If the collection, ``GROWTH`` times as large, would save more than the tables take, and
-   ``LEAST_GAIN``, keep tables that are fitted to all chunks.
+2. If the collection, ``GROWTH`` times as large, would save more than tables of the first 85 % take,
+   and ``LEAST_GAIN``, keep tables that are fitted to all chunks.
 3. Code golden samples, decode them, and pack tables and samples.
 
 A worker that loads tables decodes the golden samples first: a machine that computes other bits is
@@ -74,8 +74,10 @@ def fit(wanted: Wanted, general: NgramTables) -> Trial:
     before, levels = _compared(wanted, texts, tried.sizes, general)
     step = min(STEPS, key=lambda step: levels[step] * many + len(offered[step]))
     after, packed = levels[step], offered[step]
-    pays = (before - after) * many >= len(packed) and before - after >= LEAST_GAIN * before
     held = len(tried.sizes[step])
+    # What was measured are tables of the texts before those held out: smaller, and they gain less.
+    share = 1 - sum(map(len, texts[-held:])) / sum(map(len, texts))
+    pays = (before - after) * many >= share * len(packed) and before - after >= LEAST_GAIN * before
     return Trial(held, before, after, len(packed), packed if pays or wanted.force else None)
 
 
