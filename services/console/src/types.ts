@@ -72,6 +72,7 @@ export interface Hit extends Text {
   error?: ItemError | null;
   explain?: Explanation | null;
   statement?: string | null;
+  statement_id?: string | null;
   count?: number | null;
   first_seen?: number | null;
   last_seen?: number | null;

@@ -74,7 +74,8 @@ def statements(console: Console, found: Found, *, took_ms: float) -> None:
             about = f"record {hit.id}  {_moment(hit.time)}"
         else:
             times = f"{_moment(hit.first_seen)} to {_moment(hit.last_seen)}"
-            about = f"{_counted(hit.count, 'line')}, {times}"
+            named = f"statement {hit.statement_id}: " if hit.statement_id else ""
+            about = f"{named}{_counted(hit.count, 'line')}, {times}"
         head = f"{hit.score:.3f}  {about}".rstrip()
         console.print(head, style="bold", markup=False, highlight=False)
         for text in [excerpt(line.data) for line in hit.lines] or [_text_of(hit)]:

@@ -137,6 +137,9 @@ class Hit(RecordText):
     statement: str | None = Field(
         default=None, description="of a log collection: the template of its lines"
     )
+    statement_id: str | None = Field(
+        default=None, description="by which `/v1/logs/query` and `/v1/logs/statements` name it"
+    )
     count: int | None = Field(default=None, description="lines of the statement that pass")
     first_seen: float | None = Field(default=None, description="Unix seconds")
     last_seen: float | None = Field(default=None, description="Unix seconds")

@@ -240,14 +240,15 @@ def test_statements_records_and_what_cannot_be_read_are_shown_in_one_list() -> N
     line = StatementLine(id="0:7", time="2026-01-01T00:00:00Z", text="job 7 is done")
     plain = {"document": "note", "chunk": 0, "score": 0.5}
     statement = Hit(
-        **plain, id="0:7#0", count=1, first_seen=0.0, last_seen=1.0, lines=(line,), statement="job"
-    )
+        **plain, id="0:7#0", count=1, first_seen=0.0, last_seen=1.0, lines=(line,), statement="job",
+        statement_id="3",
+    )  # fmt: skip
     record = Hit(**plain, id="note#0", text="a [note]")
     lost = Hit(**plain, id="gone#0", error=ItemError(code="record_corrupt", detail="no vector"))
     console = Console(width=200, record=True, file=io.StringIO())
     render.statements(console, Found(hits=(statement, record, lost)), took_ms=3.0)
     assert console.export_text().splitlines() == [
-        "0.500  1 line, 1970-01-01 00:00:00Z to 1970-01-01 00:00:01Z",
+        "0.500  statement 3: 1 line, 1970-01-01 00:00:00Z to 1970-01-01 00:00:01Z",
         "  job 7 is done",
         "0.500  record note#0",
         "  a [note]",

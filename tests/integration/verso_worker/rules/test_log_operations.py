@@ -183,7 +183,10 @@ def test_a_search_by_a_line_or_a_record_or_values(filled: Stores) -> None:
     assert like("note-1")[0]["id"] == "note-1"
     assert like("9:9")[0]["error"]["code"] == "document_unknown"
     # The values of a line are looked for beside a line that is text.
-    assert "write to block" in search(filled, line)[0]["statement"]
+    hit = search(filled, line)[0]
+    assert "write to block" in hit["statement"]
+    [listed] = ask(filled, Kind.STATEMENTS, statement=hit["statement_id"]).statements
+    assert listed.statement == hit["statement"]
 
 
 def test_lines_are_rows_to_train_on(filled: Stores) -> None:

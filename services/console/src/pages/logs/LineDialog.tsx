@@ -107,9 +107,9 @@ function LineStatement({ state, id }: { state: LogsState; id: string }) {
   const body = { collection: state.collection, id, limit: 1, with_text: false };
   const { data, problem } = useRequest<Found>({ method: "POST", path: "/v1/search", body });
   const hit = data?.hits[0];
-  if (problem || (data !== undefined && hit?.statement == null)) return <>–</>;
+  if (problem || (data !== undefined && hit?.statement_id == null)) return <>–</>;
   if (hit === undefined) return <>…</>;
-  const to = addressOf("logs", { collection: state.collection, statement: hit.id });
+  const to = addressOf("logs", { collection: state.collection, statement: hit.statement_id });
   return (
     <Link to={to} title="All lines of this statement">
       <code>{hit.statement}</code>

@@ -164,7 +164,7 @@ function StatementHit({ hit, collection, query }: { hit: Hit; collection: Collec
   return (
     <article class="hit">
       <header>
-        <Link class="hit-title mono" data-result to={addressOf("logs", { collection: collection.name, statement: hit.id })}>
+        <Link class="hit-title mono" data-result to={addressOf("logs", { collection: collection.name, statement: hit.statement_id })}>
           {hit.statement}
         </Link>
       </header>

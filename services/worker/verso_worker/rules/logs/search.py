@@ -158,12 +158,16 @@ class LogSearch:
             is_line = whole is not None and len(statements.texts[whole].split()) >= _LINE_WORDS
             found = held.with_values(tokens, only=whole if is_line else None)[: asked.limit]
             # Plain lines of a statement go on behind those of them that have the values.
-            named = {one.statement for one in found if not asked.lines}
-            ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in named]
+            shown = {one.statement for one in found if not asked.lines}
+            ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in shown]
             found += held.best(ranked, scores, count=asked.limit - len(found))
         if asked.lines:
             return self._as_lines(log, found, statements, asked)
-        return [self._described(log, one, statements, asked, cosines, weights) for one in found]
+        named = statements.names()
+        return [
+            self._described(log, one, statements, asked, cosines, weights, named=named)
+            for one in found
+        ]
 
     def _scores(
         self,
@@ -265,11 +269,14 @@ class LogSearch:
         asked: SearchParams,
         cosines: Scores | None,
         weights: Scores | None,
+        *,
+        named: NDArray[np.int64],
     ) -> Hit:
         newest = one.lines[0]
         shown = one.lines[:LINES_SHOWN] if asked.with_text else []
         fields = _fields(log, newest, score=one.score, with_text=asked.with_text) | {
             "statement": statements.texts[one.statement],
+            "statement_id": str(named[one.statement]),
             "count": one.count,
             "first_seen": _seconds(one.first_ns),
             "last_seen": _seconds(one.last_ns),

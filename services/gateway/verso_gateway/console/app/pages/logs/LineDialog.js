@@ -55,11 +55,11 @@ function LineStatement({ state, id }) {
     const body = { collection: state.collection, id, limit: 1, with_text: false };
     const { data, problem } = useRequest({ method: "POST", path: "/v1/search", body });
     const hit = data?.hits[0];
-    if (problem || (data !== undefined && hit?.statement == null))
+    if (problem || (data !== undefined && hit?.statement_id == null))
         return _jsx(_Fragment, { children: "\u2013" });
     if (hit === undefined)
         return _jsx(_Fragment, { children: "\u2026" });
-    const to = addressOf("logs", { collection: state.collection, statement: hit.id });
+    const to = addressOf("logs", { collection: state.collection, statement: hit.statement_id });
     return (_jsx(Link, { to: to, title: "All lines of this statement", children: _jsx("code", { children: hit.statement }) }));
 }
 function Around({ line, here }) {
