@@ -141,10 +141,13 @@ def compared(
         first = _answerable(test, final)
         head = module.heads[name.value]
         assert isinstance(head, SpanHead)
-        figures |= {f"{name}/{key}": value for key, value in dataclasses.asdict(marks).items()}
         figures |= {
-            f"{name}/exact_11": first.exact,
-            f"{name}/f1_11": first.f1,
+            f"{name}/{one.name}": getattr(marks, one.name).value
+            for one in dataclasses.fields(marks)
+        }
+        figures |= {
+            f"{name}/exact_11": first.exact.value,
+            f"{name}/f1_11": first.f1.value,
             f"{name}/gain": gain.value,
             f"{name}/low": gain.low,
             f"{name}/high": gain.high,

@@ -126,11 +126,11 @@ def _answered(bench: Bench, base: Backbone, module: TunedReader) -> dict[str, fl
 
     plain, tuned = marks(0.0), marks(threshold)
     return {
-        "exact": plain.exact,
-        "f1": plain.f1,
-        "answerable_f1": plain.answerable_f1,
-        "exact, tuned": tuned.exact,
-        "f1, tuned": tuned.f1,
+        "exact": plain.exact.value,
+        "f1": plain.f1.value,
+        "answerable_f1": plain.answerable_f1.value,
+        "exact, tuned": tuned.exact.value,
+        "f1, tuned": tuned.f1.value,
     }
 
 

@@ -7,16 +7,14 @@ validation rows that it was calibrated on.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from studies.documents import served
 from studies.documents.data import Document
-from studies.quality.job import command, kept_note
-from verso_core import heads, manifest
+from studies.quality import again
+from studies.quality.job import kept_note
+from verso_core import manifest
 from verso_core.errors import HeadInvalid
 from verso_core.heads import Head
 from verso_training.heads import confidence, graph, shipping, vector_classifier
@@ -34,6 +32,7 @@ def publish(
     context: TrainingContext,
     *,
     read: Callable[[Sequence[str]], Sequence[Document]],
+    shifts: Mapping[str, str],
 ) -> Head:
     """Write the version of a head that has limits of its sources, measured on the test rows.
 
@@ -43,6 +42,7 @@ def publish(
         rows: That it was trained, calibrated and measured on.
         context: Of the training.
         read: Reads texts.
+        shifts: How the test rows of each source are apart from its training rows.
 
     Raises:
         SpaceMismatch: the head reads another space than the context's artifact has.
@@ -68,36 +68,25 @@ def publish(
         for one in (start.calibration, calibration)
     )
     report = confidence.report(test, calibration, fitted, labels=start.labels)
-    created = datetime.now(UTC).replace(microsecond=0)
     notes = (*vector_classifier.notes(rows), "", kept_note(start), _cost(before, after))
-    text = shipping.classifier(report, calibration, labels=start.labels, notes=notes)
-    figures = vector_classifier.metrics(report, calibration.temperature)
-    provenance = replace(
-        context.of(start.lineage.data_sha256), command=command(recipe, weights=start.version)
-    )
-    lineage = start.lineage.model_copy(
-        update={
-            "command": provenance.command,
-            "machine": shipping.machine(),
-            "created": created,
-        }
-    )
-    head = start.model_copy(
-        update={
-            "created": created,
-            "calibration": calibration,
-            "metrics": {name: value for name, value in figures.items() if math.isfinite(value)},
-            "lineage": lineage,
-        }
-    )
-    made = shipping.publish_again(
+    return again.publish(
+        start,
         folder,
-        head,
-        shipping.card(recipe, provenance, text, created),
+        recipe,
+        text=_opening(shifts)
+        + shipping.classifier(report, calibration, labels=start.labels, notes=notes),
+        figures=vector_classifier.metrics(report, calibration.temperature),
+        provenance=context.of(start.lineage.data_sha256),
         artifact=context.artifact,
         out_dir=context.out_dir,
+        calibration=calibration,
     )
-    return heads.load(made).head
+
+
+def _opening(shifts: Mapping[str, str]) -> str:
+    """Return what a card says first: how its test rows differ from what was trained on."""
+    each = "; ".join(f"`{source}` {shift}" for source, shift in sorted(shifts.items()))
+    return f"No test row is of the time or project of a training row. Split: {each}.\n\n"
 
 
 def _check(start: Head, recipe: HeadRecipe, rows: Checked) -> None:

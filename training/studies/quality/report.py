@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from studies.quality import intents, sets, similarity
+from studies.quality import intents, selection, sets, similarity
 from studies.quality.classification import Bench, LogReport, log_report
 from studies.quality.intents import IntentReport
 from verso_core import heads, registry
@@ -28,7 +28,7 @@ def page(bench: Bench, *, models: Path, command: str) -> str:
     ends = log_report(bench, sets.logs_ends(bench.data, "logs_rinstall"))
     scope = intents.intent_report(bench)
     stsb = {part: similarity.stored_cosine(bench, part) for part in ("dev", "test")}
-    cosine = similarity.ranked_by_cosine(bench)
+    cosine = selection.values(similarity.ranked_by_cosine(bench))
     shipped = {
         name: heads.load(registry.head(models, name)).head.metrics
         for name in registry.read(models).heads

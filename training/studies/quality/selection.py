@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,10 @@ from verso_training.heads import scoring, signals
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.scoring import Pair
+from verso_training.heads.shipping import percent
+from verso_training.heads.signals import Interval
 
+_ROUNDS = 500
 QUESTIONS = 300
 """Questions of each ranking that a scorer is measured on."""
 
@@ -24,12 +27,24 @@ def ranked(
     scores: Sequence[NDArray[np.float32]], rankings: Sequence[Ranking]
 ) -> tuple[float, float]:
     """Mean reciprocal rank of the first right candidate, and how often it is first, in percent."""
+    mean, first = with_intervals(scores, rankings)
+    return mean.value, first.value
+
+
+def with_intervals(
+    scores: Sequence[NDArray[np.float32]], rankings: Sequence[Ranking]
+) -> tuple[Interval, Interval]:
+    """Return what ``ranked`` returns, with intervals over the questions."""
     places = []
     for values, ranking in zip(scores, rankings, strict=True):
         order = np.argsort(-values, kind="stable")
         places.append(1 + next(i for i, c in enumerate(order) if int(c) in ranking.right))
     found = np.array(places, np.float64)
-    return 100 * float((1 / found).mean()), 100 * float((found == 1).mean())
+
+    def mean(values: NDArray[np.float64]) -> Interval:
+        return signals.bootstrap(lambda i: 100 * float(values[i].mean()), len(values), rounds=2000)
+
+    return mean(1 / found), mean((found == 1).astype(np.float64))
 
 
 def reported(data: Path) -> dict[str, list[Ranking]]:
@@ -42,7 +57,7 @@ def reported(data: Path) -> dict[str, list[Ranking]]:
 
 def scorer(
     module: CrossEncoder, base: Backbone, *, data: Path, max_tokens: int
-) -> Mapping[str, float]:
+) -> Mapping[str, Interval]:
     """Ranking of sentences, entailment, and STS-B, which it was not trained on."""
 
     def scores(rows: Sequence[Pair]) -> NDArray[np.float32]:
@@ -50,25 +65,40 @@ def scorer(
             module, scoring.tokenised(rows, base.tokenizer, max_tokens=max_tokens)
         )
 
-    figures = {}
+    figures: dict[str, Interval] = {}
     for name, rankings in reported(data).items():
         flat = [Pair(r.question, candidate, 0.0) for r in rankings for candidate in r.candidates]
         cuts = np.cumsum([len(r.candidates) for r in rankings])[:-1]
-        figures[f"{name}_mrr"], figures[f"{name}_first"] = ranked(
+        figures[f"{name}_mrr"], figures[f"{name}_first"] = with_intervals(
             np.split(scores(flat), cuts), rankings
         )
     snli = pairsets.snli(data, "test")[:2000]
     found, gold = scores(snli), np.array([pair.score for pair in snli])
-    figures["snli_auroc"] = 100 * signals.auroc(found[gold == 1.0], found[gold == 0.0])
+    kinds = found[gold == 1.0], found[gold == 0.0]
+    figures["snli_auroc"] = _drawn_apart(kinds, lambda *drawn: 100 * signals.auroc(*drawn))
     sts = pairsets.stsb(data, "dev")
-    figures["stsb_dev_spearman"] = 100 * scoring.spearman(
-        scores(sts), np.array([pair.score for pair in sts])
+    said, truth = scores(sts), np.array([pair.score for pair in sts])
+    figures["stsb_dev_spearman"] = signals.bootstrap(
+        lambda i: 100 * scoring.spearman(said[i], truth[i]), len(sts), rounds=_ROUNDS
     )
     return figures
 
 
-def scorer_card(figures: Mapping[str, float]) -> str:
-    """The figures of a scorer."""
+def _drawn_apart(
+    kinds: tuple[NDArray[np.float32], NDArray[np.float32]],
+    figure: Callable[[NDArray[np.float32], NDArray[np.float32]], float],
+) -> Interval:
+    """Return a figure of two kinds of pairs, each drawn by itself."""
+    rng = np.random.default_rng(0)
+    drawn = [figure(*kinds)]
+    for _ in range(_ROUNDS):
+        one, other = (own[rng.integers(0, len(own), len(own))] for own in kinds)
+        drawn.append(figure(one, other))
+    return signals.middle(np.array(drawn))
+
+
+def scorer_card(figures: Mapping[str, Interval]) -> str:
+    """Return the figures of a scorer."""
     names = {
         "selqa_dev_mrr": "SelQA dev: mean reciprocal rank of the right sentence",
         "selqa_dev_first": "SelQA dev: right sentence first, %",
@@ -78,5 +108,11 @@ def scorer_card(figures: Mapping[str, float]) -> str:
         "stsb_dev_spearman": "STS-B dev, not trained on: Spearman",
     }
     rows = ["| measured on texts that were not trained on | |", "|---|---:|"]
-    rows += [f"| {names[key]} | {value:.1f} |" for key, value in figures.items()]
+    rows += [f"| {names[key]} | {percent(one, scale=1.0)} |" for key, one in figures.items()]
+    rows += ["", "Brackets are 95 % bootstrap intervals over the questions or pairs."]
     return "\n".join(rows)
+
+
+def values(figures: Mapping[str, Interval]) -> dict[str, float]:
+    """Return the figures of ``head.json``."""
+    return {name: one.value for name, one in figures.items()}

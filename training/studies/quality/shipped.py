@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from studies.documents import classifier, stored
+from studies.documents import classifier, served, stored
 from studies.documents.data import Document
 from studies.intents import outliers
-from studies.quality import limits, pairsets, ranker, selection, sets, similarity, squad
+from studies.quality import again, limits, pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
 from studies.quality.job import Job, command, digest, kept_note
 from studies.quality.sets import LabelledSet
@@ -28,6 +28,7 @@ from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
+    confidence,
     fitting,
     graph,
     questions,
@@ -37,6 +38,7 @@ from verso_training.heads import (
     shipping,
     vector_classifier,
 )
+from verso_training.heads import recipe as recipes
 from verso_training.heads.context import TrainingContext
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
@@ -60,16 +62,12 @@ def train(recipe: HeadRecipe, job: Job) -> heads.Head:
 
     Raises:
         RecipeInvalid: the recipe names sets that no head is made of, or weights are given to one
-            that neither answers nor reads documents.
+            in which nothing is trained.
         HeadInvalid: the weights given do not fit the recipe.
         SpaceMismatch: the weights given read another space.
     """
-    keeps = recipe.task is Task.ANSWER or recipe.reads is Reads.DOCUMENT
-    if job.weights is not None and not keeps:
-        raise RecipeInvalid(
-            "expected a recipe that answers or reads documents for given weights, "
-            f"got {recipe.task} on {recipe.reads}"
-        )
+    if job.weights is not None and recipe.reads is Reads.VECTOR_PAIR:
+        raise RecipeInvalid("expected no weights for a head in which nothing is trained")
     torch.set_num_threads(recipe.threads)
     made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
     return made(recipe, job)
@@ -86,6 +84,9 @@ def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
     for group in groups:
         for split in RowSplit:
             read = group.of(split)
+            if job.weights is not None and split is not RowSplit.TEST:
+                examples += [row for row in read if row.label not in _WITHOUT_MEANING]
+                continue  # nothing is trained
             vectors = sets.stored_vectors(
                 [str(row.text) for row in read],
                 artifact=job.artifact,
@@ -117,6 +118,9 @@ def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
         ]
         strange["questions out of scope"] = np.stack([one for one in asked if one is not None])
     context = _context(recipe, job, groups)
+    if job.weights is not None:
+        checked = context.checked(recipe, examples)
+        return again.classifier(recipe, job.weights, checked, context, strange=strange)
     return vector_classifier.train_head(recipe, examples, context, strange=strange).head
 
 
@@ -139,7 +143,6 @@ def _outliers(recipe: HeadRecipe, job: Job, *, each: int, scale: float) -> list[
 def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
     """A classifier of all chunks of a text, and of its terms."""
     groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
-    most = recipe.classify.max_chunks
     read: dict[str, Document] = {}
     examples = []
     for group in groups:
@@ -148,16 +151,7 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
             examples += [replace(row, label=_named(group, row.label)) for row in rows]
             if job.weights is not None and split is RowSplit.TRAIN:
                 continue  # nothing is trained
-            texts = [str(row.text) for row in rows]
-            cache = job.work / "documents" / f"{group.name}-{split}-{most}"
-            found = stored.documents(
-                texts,
-                artifact=job.artifact,
-                cache=cache,
-                most=most,
-                every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
-            )
-            read.update(zip(texts, found, strict=True))
+            read |= _read(recipe, job, group, split)
     context = _context(recipe, job, groups)
 
     def read_again(texts: Sequence[str]) -> list[Document]:
@@ -165,8 +159,41 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
 
     if job.weights is not None:
         checked = context.checked(recipe, examples)
-        return limits.publish(job.weights, recipe, checked, context, read=read_again)
+        shifts = {sets.LOG_FAMILIES[group.name]: group.shift for group in groups}
+        return limits.publish(job.weights, recipe, checked, context, read=read_again, shifts=shifts)
     return classifier.train_document_head(recipe, examples, context, read=read_again).head
+
+
+def outputs_of(
+    folder: Path, split: RowSplit, *, data: Path, artifact: Path, work: Path
+) -> confidence.Outputs:
+    """Return what a head that reads documents says of the rows of a split, as they were checked."""
+    recipe = recipes.parse(heads.load(folder).head.lineage.recipe)
+    job = Job(data, artifact, folder.parent.parent, work, on_progress=lambda _: None)
+    groups = [_labelled(name, data) for name in recipe.data.get("sets", ())]
+    examples: list[Row] = []
+    read: dict[str, Document] = {}
+    for group in groups:
+        rows = [row for row in group.rows if row.label not in _WITHOUT_MEANING]
+        examples += [replace(row, label=_named(group, row.label)) for row in rows]
+        read |= _read(recipe, job, group, split)
+    checked = _context(recipe, job, groups).checked(recipe, examples)
+    documents = [read[str(row.text)] for row in checked.of(split)]
+    return served.outputs(folder, documents, checked.targets(split))
+
+
+def _read(recipe: HeadRecipe, job: Job, group: LabelledSet, split: RowSplit) -> dict[str, Document]:
+    """Return what is read of the texts of a split."""
+    most = recipe.classify.max_chunks
+    texts = [str(row.text) for row in group.of(split) if row.label not in _WITHOUT_MEANING]
+    found = stored.documents(
+        texts,
+        artifact=job.artifact,
+        cache=job.work / "documents" / f"{group.name}-{split}-{most}",
+        most=most,
+        every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
+    )
+    return dict(zip(texts, found, strict=True))
 
 
 def _context(recipe: HeadRecipe, job: Job, groups: Sequence[LabelledSet]) -> TrainingContext:
@@ -290,28 +317,28 @@ def _ship_reader(
         ),
         card=shipping.reader(
             {
-                "dev": (figures.threshold, figures.validation),
-                "eval": (figures.threshold, figures.test),
-                "eval, best F1 on dev": (figures.best, figures.test_best),
-                "eval, not tuned": (0.0, figures.untuned),
+                "eval articles": (figures.threshold, figures.test),
+                "eval articles, best F1 on dev": (figures.best, figures.test_best),
+                "eval articles, not tuned": (0.0, figures.untuned),
+                "dev articles, chosen on": (figures.threshold, figures.validation),
             },
             auroc=figures.auroc,
             notes=notes,
         ),
         calibration=figures.calibration,
         metrics={
-            "dev_f1": figures.validation.f1,
+            "dev_f1": figures.validation.f1.value,
             "eval_questions": float(len(rest)),
-            "eval_exact": figures.test.exact,
-            "eval_f1": figures.test.f1,
-            "eval_f1_answerable": figures.test.answerable_f1,
-            "eval_refused": figures.test.refused,
-            "eval_given": figures.test.given,
-            "eval_right": figures.test.right,
-            "eval_exact_best": figures.test_best.exact,
-            "eval_f1_best": figures.test_best.f1,
-            "eval_f1_untuned": figures.untuned.f1,
-            "eval_auroc_answerable": figures.auroc,
+            "eval_exact": figures.test.exact.value,
+            "eval_f1": figures.test.f1.value,
+            "eval_f1_answerable": figures.test.answerable_f1.value,
+            "eval_refused": figures.test.refused.value,
+            "eval_given": figures.test.given.value,
+            "eval_right": figures.test.right.value,
+            "eval_exact_best": figures.test_best.exact.value,
+            "eval_f1_best": figures.test_best.f1.value,
+            "eval_f1_untuned": figures.untuned.f1.value,
+            "eval_auroc_answerable": figures.auroc.value,
             **figures.reliability,
         },
         sources=base.sources,
@@ -333,6 +360,8 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
     module = CrossEncoder(backbone.adapt(base, rank=config.rank, alpha=config.alpha))
     folder = job.work / "runs" / recipe.name
     shown = pairsets.shippable(job.data, seed=recipe.seed)
+    if job.weights is not None:
+        return again.scorer(recipe, job, base, module)
     if not (folder / "finished").exists():
         budget = fitting.Budget(config.minutes, config.epochs, config.rate, config.tokens_per_step)
         examples = scoring.tokenised(
@@ -356,14 +385,9 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
         module=module,
         outputs=("score",),
         samples=[graph.pair_inputs(pair.ids, second=pair.second) for pair in golden],
-        provenance=Provenance(
-            ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
-            "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
-            command(recipe),
-            digest(shown),
-        ),
+        provenance=replace(again.SCORED, command=command(recipe), data_sha256=digest(shown)),
         card=selection.scorer_card(figures),
-        metrics=figures,
+        metrics=selection.values(figures),
         sources=base.sources,
         max_tokens=config.max_tokens,
     )
@@ -393,7 +417,7 @@ def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
         ),
         card="The cosine of the two texts' vectors, 0 where it is negative.\n\n"
         + selection.scorer_card(figures),
-        metrics=figures,
+        metrics=selection.values(figures),
     )
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
 

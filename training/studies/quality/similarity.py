@@ -8,6 +8,7 @@ from studies.quality import pairsets, selection, sets
 from studies.quality.classification import Bench
 from verso_core import manifest
 from verso_training.heads.scoring import spearman
+from verso_training.heads.signals import Interval
 
 
 def stored_cosine(bench: Bench, part: str) -> float:
@@ -25,9 +26,9 @@ def stored_cosine(bench: Bench, part: str) -> float:
     return 100 * spearman(cosine, np.array([row.score for row in rows]))
 
 
-def ranked_by_cosine(bench: Bench) -> dict[str, float]:
+def ranked_by_cosine(bench: Bench) -> dict[str, Interval]:
     """How well the cosine of stored vectors ranks the sentences that ``pairs`` is measured on."""
-    figures = {}
+    figures: dict[str, Interval] = {}
     scale = manifest.load(bench.artifact).manifest.space.int8_scale
     for name, rankings in selection.reported(bench.data).items():
         texts = [text for row in rankings for text in (row.question, *row.candidates)]
@@ -44,5 +45,7 @@ def ranked_by_cosine(bench: Bench) -> dict[str, float]:
             candidates = vectors[place + 1 : place + 1 + len(row.candidates)]
             scores.append((candidates @ question).astype(np.float32))
             place += 1 + len(row.candidates)
-        figures[f"{name}_mrr"], figures[f"{name}_first"] = selection.ranked(scores, rankings)
+        figures[f"{name}_mrr"], figures[f"{name}_first"] = selection.with_intervals(
+            scores, rankings
+        )
     return figures

@@ -34,6 +34,7 @@ from verso_training.heads.confidence import fit_platt, fit_stack, thresholds
 from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
+from verso_training.heads.signals import Interval
 
 RIGHT_F1 = 0.5
 """Word F1 against a right answer from which on an answer counts as right."""
@@ -42,6 +43,8 @@ PRECISION = 0.65
 _BINS = 10
 _LEAST = -100.0
 """Margin of a context in which no span can be an answer."""
+_ROUNDS, _ROUNDS_AUROC = 2000, 500
+"""Of drawing the texts of questions, for intervals."""
 _FEWEST_JUDGED = 100
 """Right answers, and wrong ones, that a relevance is fitted on at least: it has three numbers.
 Answers that are given, at least, where a threshold is said to keep a share of right ones."""
@@ -228,23 +231,25 @@ def _f1(given: list[str], gold: list[str]) -> float:
 
 @dataclass(frozen=True)
 class Marks:
-    """Means over questions, in percent.
+    """Means over questions, in percent, with 95 % intervals over their texts.
 
     Attributes:
         exact: Exact match.
         f1: Word F1.
+        over_null: Word F1 over that of never giving an answer.
         answerable_f1: F1 over the questions that have an answer.
         refused: Share of the questions without an answer that were not answered.
         given: Share of the questions that are given an answer.
         right: Share of these that are given a right one: with a word F1 of ``RIGHT_F1`` or more.
     """
 
-    exact: float
-    f1: float
-    answerable_f1: float
-    refused: float
-    given: float
-    right: float
+    exact: Interval
+    f1: Interval
+    over_null: Interval
+    answerable_f1: Interval
+    refused: Interval
+    given: Interval
+    right: Interval
 
 
 def marks(
@@ -256,16 +261,28 @@ def marks(
     em = np.array([exact(g, q.answers) for g, q in zip(given, questions, strict=True)])
     words = np.array([f1(g, q.answers) for g, q in zip(given, questions, strict=True)])
     has = np.array([bool(q.answers) for q in questions])
+    groups = texts(questions)
+    times = signals.drawn(groups, rounds=_ROUNDS)
+
+    def mean(values: NDArray[np.floating], of: NDArray[np.bool_] | None = None) -> Interval:
+        below = np.ones(len(has)) if of is None else of.astype(np.float64)
+        return signals.middle(100 * signals.ratios(values * below, below, groups, times))
+
     return Marks(
-        100 * float(em.mean()),
-        100 * float(words.mean()),
-        100 * float(words[has].mean()) if has.any() else float("nan"),
-        100 * float(em[~has].mean()) if (~has).any() else float("nan"),
-        100 * float(passed.mean()),
-        100 * float((words >= RIGHT_F1)[has & passed].sum() / passed.sum())
-        if passed.any()
-        else float("nan"),
+        exact=mean(em),
+        f1=mean(words),
+        over_null=mean(words - ~has),
+        answerable_f1=mean(words, has),
+        refused=mean(em, ~has),
+        given=mean(passed.astype(np.float64)),
+        right=mean(((words >= RIGHT_F1) & has).astype(np.float64), passed),
     )
+
+
+def texts(questions: Sequence[Question]) -> NDArray[np.int64]:
+    """Return the number of the text that each question is about. Shape: (N,)."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(row.context, len(numbers)) for row in questions], np.int64)
 
 
 def sentence_cosines(
@@ -357,12 +374,37 @@ def _judged(
     return margins, np.array([share >= RIGHT_F1 for _, share in found])
 
 
-def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> float:
+def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> Interval:
     """Return the AUROC of the margin: questions with an answer against those without; NaN if one
     lacks."""
     margins = np.array([answer.margin for answer in answers])
     has = np.array([bool(question.answers) for question in questions])
-    return signals.auroc(margins[has], margins[~has]) if 0 < has.sum() < len(has) else math.nan
+    groups = texts(questions)
+    times = signals.drawn(groups, rounds=_ROUNDS_AUROC)
+    return signals.middle(separations(margins, has, groups, times))
+
+
+def separations(
+    margins: NDArray[np.floating],
+    has: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the AUROC of margins for each draw of texts; NaN without both kinds of questions.
+
+    Args:
+        margins: Shape: (N,).
+        has: Whether a question has an answer. Shape: (N,).
+        groups: Of the questions' texts. Shape: (N,).
+        times: How often each text is drawn (``signals.drawn``). Shape: (draws, texts).
+    """
+    found = []
+    for drawn in times:
+        rows = np.repeat(np.arange(len(groups)), drawn.astype(np.int64)[groups])
+        own, kind = margins[rows], has[rows]
+        both = 0 < kind.sum() < len(kind)
+        found.append(signals.auroc(own[kind], own[~kind]) if both else math.nan)
+    return np.array(found)
 
 
 def precise_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float | None:

@@ -38,6 +38,7 @@ from verso_training.heads.reader import (
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import RowSplit, digest
 from verso_training.heads.shipping import Trained
+from verso_training.heads.signals import Interval
 
 _TRAINED = 0.85
 """Share of the work that is training; the rest is measuring."""
@@ -68,7 +69,7 @@ class Figures:
     test: Marks
     test_best: Marks
     untuned: Marks
-    auroc: float
+    auroc: Interval
     relevance: Relevance | None
     answered: Signal
     reliability: dict[str, float]
@@ -263,16 +264,16 @@ def _metrics(figures: Figures, parts: Parts) -> dict[str, float]:
         "test_questions": float(len(parts.of[RowSplit.TEST])),
         "null_threshold": figures.threshold,
         "found_null_threshold": figures.best,
-        "validation_f1": figures.validation.f1,
-        "test_exact": figures.test.exact,
-        "test_f1": figures.test.f1,
-        "test_f1_answerable": figures.test.answerable_f1,
-        "test_refused": figures.test.refused,
-        "test_given": figures.test.given,
-        "test_right": figures.test.right,
-        "test_f1_best": figures.test_best.f1,
-        "test_f1_untuned": figures.untuned.f1,
-        "test_auroc_answerable": figures.auroc,
+        "validation_f1": figures.validation.f1.value,
+        "test_exact": figures.test.exact.value,
+        "test_f1": figures.test.f1.value,
+        "test_f1_answerable": figures.test.answerable_f1.value,
+        "test_refused": figures.test.refused.value,
+        "test_given": figures.test.given.value,
+        "test_right": figures.test.right.value,
+        "test_f1_best": figures.test_best.f1.value,
+        "test_f1_untuned": figures.untuned.f1.value,
+        "test_auroc_answerable": figures.auroc.value,
         **figures.reliability,
     }
 

@@ -54,7 +54,7 @@ def classifier(
         *notes,
         "",
         f"On {report.rows} test rows: accuracy {percent(report.accuracy)}, macro-F1",
-        f"{100 * report.macro_f1:.1f}. Brackets are 95 % bootstrap intervals.",
+        f"{percent(report.macro_f1)}. Brackets are 95 % bootstrap intervals.",
         "",
         *signals_table(report),
         "",
@@ -70,25 +70,38 @@ def classifier(
     return "\n".join(lines)
 
 
-def reader(rows: Mapping[str, tuple[float, Marks]], *, auroc: float, notes: Sequence[str]) -> str:
+_READER_COLUMNS = (
+    "part", "threshold", "EM", "F1", "over no answer", "F1, answerable", "unanswerable, refused",
+    "given", "right",
+)  # fmt: skip
+
+
+def reader(
+    rows: Mapping[str, tuple[float, Marks]], *, auroc: Interval, notes: Sequence[str]
+) -> str:
     """Return a reader's figures: marks by part, each at a null threshold.
 
     The last columns are the share of questions that are given an answer, and of right ones among
     these.
     """
     lines = [
-        *notes,
-        "",
-        "| part | threshold | EM | F1 | F1, answerable | unanswerable, refused | given | right |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| {' | '.join(_READER_COLUMNS)} |",
+        "|---|" + "---:|" * (len(_READER_COLUMNS) - 1),
     ]
-    for name, (threshold, marks) in rows.items():
-        lines.append(
-            f"| {name} | {threshold:.2f} | {marks.exact:.1f} | {marks.f1:.1f} "
-            f"| {marks.answerable_f1:.1f} | {marks.refused:.1f} | {marks.given:.1f} "
-            f"| {marks.right:.1f} |"
-        )
-    lines += ["", f"AUROC, answerable against unanswerable: {100 * auroc:.1f}."]
+    for name, (threshold, found) in rows.items():
+        cells = [
+            found.exact, found.f1, found.over_null, found.answerable_f1, found.refused,
+            found.given, found.right,
+        ]  # fmt: skip
+        said = " | ".join(percent(cell, scale=1.0) for cell in cells)
+        lines.append(f"| {name} | {threshold:.2f} | {said} |")
+    lines += [
+        "",
+        f"AUROC, answerable against unanswerable: {percent(auroc)}. Brackets are 95 % bootstrap",
+        "intervals over the texts that are asked about.",
+        "",
+        *notes,
+    ]
     return "\n".join(lines)
 
 
@@ -164,20 +177,24 @@ def sources_table(report: Report, *, fewest: int = 2) -> list[str]:
     rates = list(next(iter(report.sources.values())).accepted)
     asked = " | ".join(f"≤ {100 * float(rate):g} %" for rate in rates)
     rows = [
-        "Test rows by source, as served: accuracy, macro-F1, expected calibration error; for each",
-        "error rate asked for, the share accepted and the errors among them.",
+        "Test rows by source, as served: accuracy, macro-F1, expected calibration error and its",
+        "median by chance, were each confidence exact; for each error rate asked for, the share",
+        "accepted, the errors among them, and the upper end of their 95 % interval (Clopper and",
+        "Pearson).",
         "",
-        f"| source | rows | accuracy | macro-F1 | ECE | {asked} |",
-        "|---|---:|---:|---:|---:|" + "---:|" * len(rates),
+        f"| source | rows | accuracy | macro-F1 | ECE | by chance | {asked} |",
+        "|---|---:|---:|---:|---:|---:|" + "---:|" * len(rates),
     ]
     for name, one in report.sources.items():
         accepted = " | ".join(
-            f"{100 * coverage:.0f} %: {100 * wrong:.1f} %" if coverage else "none"
-            for coverage, wrong in one.accepted.values()
+            f"{100 * coverage:.0f} %: {100 * wrong:.1f} % (≤ {100 * one.at_most[rate]:.1f})"
+            if coverage
+            else "none"
+            for rate, (coverage, wrong) in one.accepted.items()
         )
         rows.append(
             f"| {name} | {one.rows} | {percent(one.accuracy)} | {percent(one.macro_f1)} "
-            f"| {100 * one.error:.1f} | {accepted} |"
+            f"| {percent(one.error)} | {100 * one.chance:.1f} | {accepted} |"
         )
     return [*rows, ""]
 
@@ -191,17 +208,23 @@ def refusals_table(found: Mapping[str, Refusals]) -> list[str]:
         "|---|---:|---:|---:|",
     ]
     for kind, one in found.items():
-        auroc = "" if one.auroc is None else f"{100 * one.auroc:.1f}"
+        auroc = "" if one.auroc is None else percent(one.auroc)
         rows.append(f"| {kind} | {one.rows} | {percent(one.given)} | {auroc} |")
     return [*rows, ""]
 
 
-def percent(interval: Interval, *, digits: int = 1) -> str:
-    """Such as ``93.1 [91.0, 95.2]``; ``-`` if undefined, as without a wrong answer."""
+def percent(interval: Interval, *, digits: int = 1, scale: float = 100.0) -> str:
+    """Return such as ``93.1 [91.0, 95.2]``; ``-`` if undefined, as without a wrong answer.
+
+    Args:
+        interval: Of a share, or of percent with a ``scale`` of 1.
+        digits: Behind the point.
+        scale: Of the numbers.
+    """
     if math.isnan(interval.value):
         return "-"
     value, low, high = (
-        f"{100 * x:.{digits}f}" for x in (interval.value, interval.low, interval.high)
+        f"{scale * x:.{digits}f}" for x in (interval.value, interval.low, interval.high)
     )
     return f"{value} [{low}, {high}]"
 

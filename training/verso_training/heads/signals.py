@@ -117,6 +117,55 @@ def bootstrap(
     return Interval(measure(np.arange(count)), float(low), float(high))
 
 
+def drawn(groups: NDArray[np.int64], *, rounds: int, seed: int = 0) -> NDArray[np.float64]:
+    """Return how often each group is drawn: once in the first row, then at random.
+
+    Rows of one group, such as the questions of one text, are right or wrong together; they are
+    drawn together (cluster bootstrap, Davison and Hinkley 1997, section 3.8).
+
+    Args:
+        groups: Numbers from 0 on. Shape: (N,).
+        rounds: Of drawing as many groups as there are.
+        seed: For the drawing.
+
+    Returns:
+        Shape: (rounds + 1, groups).
+    """
+    count = int(groups.max()) + 1
+    chosen = np.random.default_rng(seed).integers(0, count, (rounds, count))
+    times = [np.bincount(one, minlength=count) for one in chosen]
+    return np.stack([np.ones(count), *times]).astype(np.float64)
+
+
+def ratios(
+    above: NDArray[np.floating],
+    below: NDArray[np.floating],
+    groups: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the sum of one row's value over that of another, for each draw of ``drawn``.
+
+    Args:
+        above: Shape: (N,).
+        below: Shape: (N,).
+        groups: As given to ``drawn``. Shape: (N,).
+        times: What it returned.
+
+    Returns:
+        Shape: (rounds + 1,); NaN where nothing is below.
+    """
+    sums = [np.bincount(groups, weights=one, minlength=times.shape[1]) for one in (above, below)]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((times @ sums[0]) / (times @ sums[1]), np.float64)
+
+
+def middle(values: NDArray[np.float64]) -> Interval:
+    """Return the first value with the middle 95 % of the others that are known."""
+    known = values[1:][~np.isnan(values[1:])]
+    low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan, np.nan)
+    return Interval(float(values[0]), float(low), float(high))
+
+
 def _wrong_accepted(confidence: Scores, right: Flags) -> Scores:
     """Return the expected wrong answers among the n most confident, ties broken at random."""
     order = np.argsort(-confidence, kind="stable")

@@ -204,7 +204,7 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
     found = {
         "test_rows": float(report.rows),
         "accuracy": report.accuracy.value,
-        "macro_f1": report.macro_f1,
+        "macro_f1": report.macro_f1.value,
         "temperature": temperature,
     }
     for name, signal in report.signals.items():
@@ -226,7 +226,7 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
         found[f"{prefix}rows"] = float(source.rows)
         found[f"{prefix}accuracy"] = source.accuracy.value
         found[f"{prefix}macro_f1"] = source.macro_f1.value
-        found[f"{prefix}calibration_error"] = source.error
+        found[f"{prefix}calibration_error"] = source.error.value
         for rate, (coverage, wrong) in source.accepted.items():
             found[f"{prefix}accepted_{100 * float(rate):g}/coverage"] = coverage
             found[f"{prefix}accepted_{100 * float(rate):g}/risk"] = wrong

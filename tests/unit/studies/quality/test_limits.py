@@ -33,6 +33,9 @@ RECIPE = HeadRecipe(
 )
 
 
+SHIFTS = {"gateway": "by time", "worker": "by project"}
+
+
 def test_limits_added_to_a_head_are_those_that_its_training_chose(tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = []
@@ -59,7 +62,7 @@ def test_limits_added_to_a_head_are_those_that_its_training_chose(tmp_path: Path
         out_dir=tmp_path / "before",
     )
     checked = context.checked(RECIPE, rows)
-    made = limits.publish(before, RECIPE, checked, context, read=read)
+    made = limits.publish(before, RECIPE, checked, context, read=read, shifts=SHIFTS)
     assert made.calibration.source_limits == pytest.approx(chosen, abs=1e-6)
     same = made.calibration.model_copy(update={"source_limits": {}})
     assert same == bare
@@ -70,9 +73,10 @@ def test_limits_added_to_a_head_are_those_that_its_training_chose(tmp_path: Path
     assert {n for n in first.files if first.files[n] != made.files[n]} == {heads.CARD}
     card = (tmp_path / "heads" / "endings" / made.version / heads.CARD).read_text("utf-8")
     assert f"those of {before.name}" in card
+    assert "Split: `gateway` by time; `worker` by project." in card
     assert "Points of coverage that the limits cost" in card
     with pytest.raises(HeadInvalid, match="other settings"):
-        limits.publish(before, replace(RECIPE, seed=9), checked, context, read=read)
+        limits.publish(before, replace(RECIPE, seed=9), checked, context, read=read, shifts=SHIFTS)
     fewer = context.checked(RECIPE, rows[:500])
     with pytest.raises(HeadInvalid, match="other rows"):
-        limits.publish(before, RECIPE, fewer, context, read=read)
+        limits.publish(before, RECIPE, fewer, context, read=read, shifts=SHIFTS)

@@ -7,7 +7,7 @@ from studies.quality.job import Job, command, load_recipe
 from verso_training.config import RecipeInvalid
 
 
-def test_only_a_recipe_that_answers_or_reads_documents_takes_weights(tmp_path: Path) -> None:
+def test_a_recipe_that_trains_nothing_takes_no_weights(tmp_path: Path) -> None:
     job = Job(
         data=tmp_path,
         artifact=tmp_path,
@@ -16,8 +16,8 @@ def test_only_a_recipe_that_answers_or_reads_documents_takes_weights(tmp_path: P
         on_progress=lambda _: None,
         weights=tmp_path,
     )
-    with pytest.raises(RecipeInvalid, match="expected a recipe that answers"):
-        shipped.train(load_recipe("intents"), job)
+    with pytest.raises(RecipeInvalid, match="nothing is trained"):
+        shipped.train(load_recipe("alike"), job)
 
 
 def test_the_command_of_a_card_names_the_weights_that_were_kept() -> None:

@@ -130,13 +130,13 @@ def test_the_threshold_is_the_best_of_all() -> None:
     ]
     given_ = [Answer("a", 5.0, 0.0), Answer("x", 3.0, 0.0), Answer("b", 1.0, 0.0)]
     tau = reader.best_threshold(questions, given_)
-    best = reader.marks(questions, given_, null_threshold=tau).f1
+    best = reader.marks(questions, given_, null_threshold=tau).f1.value
     for other in (-1.0, 0.5, 2.0, 4.0, 6.0):
-        assert best >= reader.marks(questions, given_, null_threshold=other).f1
+        assert best >= reader.marks(questions, given_, null_threshold=other).f1.value
     strict = reader.marks(questions, given_, null_threshold=4.0)
-    assert strict.refused == strict.right == 100.0
-    assert strict.given == pytest.approx(100 / 3)
-    assert math.isnan(reader.marks(questions, given_, null_threshold=9.0).right)
+    assert strict.refused.value == strict.right.value == 100.0
+    assert strict.given.value == pytest.approx(100 / 3)
+    assert math.isnan(reader.marks(questions, given_, null_threshold=9.0).right.value)
 
 
 def test_of_the_answers_above_the_precise_threshold_enough_are_right() -> None:
@@ -154,7 +154,8 @@ def test_of_the_answers_above_the_precise_threshold_enough_are_right() -> None:
     for _ in range(60):
         threshold = reader.precise_threshold(*drawn(1500))
         assert threshold is not None
-        short.append(reader.marks(*every, null_threshold=threshold).right < 100 * reader.PRECISION)
+        right = reader.marks(*every, null_threshold=threshold).right.value
+        short.append(right < 100 * reader.PRECISION)
     assert np.mean(short) <= 0.2
     assert reader.precise_threshold(*drawn(2)) is None
     assert reader.precise_threshold([Question("1", "", "", ())] * 99, every[1][:99]) is None
@@ -176,8 +177,8 @@ def test_a_larger_margin_means_a_larger_probability_that_the_answer_is_right() -
 def test_the_margin_tells_what_can_be_answered() -> None:
     questions = [Question("1", "", "", ("a",)), Question("2", "", "", ())]
     answers = [Answer("a", 2.0, 0.0), Answer("b", 1.0, 0.0)]
-    assert reader.answerable(questions, answers) == 1.0
-    assert np.isnan(reader.answerable(questions[:1], answers[:1]))
+    assert reader.answerable(questions, answers).value == 1.0
+    assert np.isnan(reader.answerable(questions[:1], answers[:1]).value)
 
 
 def _judged(told: float) -> tuple[list[Question], list[Answer], np.ndarray]:
@@ -196,7 +197,8 @@ def test_a_cosine_that_tells_right_answers_from_wrong_ones_moves_the_null_score(
     assert relevance is not None
     assert relevance.usual == pytest.approx(cosines.mean())
     moved = reader.corrected(answers, cosines, relevance)
-    assert reader.answerable(questions, moved) > reader.answerable(questions, answers)
+    before, after = (reader.answerable(questions, one).value for one in (answers, moved))
+    assert after > before
     assert np.mean([one.null for one in moved]) == pytest.approx(0.0, abs=1e-4)
     assert [one.score for one in moved] == [one.score for one in answers]
 
@@ -293,3 +295,27 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_an_adapter_of_other_shape_is_refused() -> None:
     with pytest.raises(KeyError):
         backbone.restore(_Toy(), {"other": torch.zeros(3)})
+
+
+def test_questions_of_one_text_are_drawn_together() -> None:
+    """Two texts, one of them all right and one all wrong: fifty questions know no more than two."""
+    asked, given = [], []
+    for text, own in (("one", "cat"), ("other", "dog")):
+        for number in range(25):
+            asked.append(Question(f"{text} {number}", "", text, ("cat",)))
+            given.append(Answer(own, 1.0, 0.0))
+    apart = [Question(row.key, "", row.key, row.answers) for row in asked]
+    together, alone = (reader.marks(rows, given, null_threshold=0.0).f1 for rows in (asked, apart))
+    assert together.value == alone.value == 50.0
+    assert (together.low, together.high) == (0.0, 100.0)
+    assert 30.0 < alone.low < 50.0 < alone.high < 70.0
+
+
+def test_what_never_answering_would_reach_is_taken_off() -> None:
+    asked = [Question(str(n), "", str(n), ("cat",) if n % 4 else ()) for n in range(40)]
+    never = reader.marks(asked, [Answer("cat", -1.0, 0.0)] * 40, null_threshold=0.0)
+    assert (never.f1.value, never.over_null.value) == (25.0, 0.0)
+    assert math.isnan(never.right.value)
+    always = reader.marks(asked, [Answer("cat", 1.0, 0.0)] * 40, null_threshold=0.0)
+    assert always.over_null.value == pytest.approx(50.0)
+    assert always.right.value == 75.0

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import beta, binom
 from sklearn.linear_model import LogisticRegression
 
 from verso_core.heads import SignalName
 from verso_training.heads import confidence, shipping, signals
-from verso_training.heads.confidence import calibration
+from verso_training.heads.confidence import calibration, reports
 
 RNG = np.random.default_rng(5)
 
@@ -83,7 +83,7 @@ def test_a_figure_that_there_is_none_of_is_a_dash() -> None:
 def test_the_binomial_tail_is_scipys() -> None:
     for errors, n, rate in ((0, 20, 0.05), (3, 100, 0.1), (40, 200, 0.2)):
         expected = binom.cdf(errors, n, rate)
-        assert calibration._tail(errors, n=n, rate=rate) == pytest.approx(expected, rel=1e-9)
+        assert calibration.tail(errors, n=n, rate=rate) == pytest.approx(expected, rel=1e-9)
 
 
 def test_accepted_answers_keep_the_promised_error_rate() -> None:
@@ -167,3 +167,20 @@ def test_macro_f1_is_scikit_learns() -> None:
     predicted, targets = RNG.integers(0, 5, 200), RNG.integers(1, 6, 200)
     expected = f1_score(targets, predicted, average="macro")
     assert confidence.macro_f1(predicted, targets) == pytest.approx(expected)
+
+
+def test_the_most_errors_that_rows_allow_are_scipys() -> None:
+    for wrong, of in ((0, 24), (1, 60), (5, 1167), (40, 41)):
+        expected = beta.ppf(0.975, wrong + 1, of - wrong)
+        assert reports.most_errors(wrong, of=of) == pytest.approx(expected, abs=1e-4)
+    assert reports.most_errors(3, of=3) == reports.most_errors(0, of=0) == 1.0
+
+
+def test_the_calibration_error_of_exact_confidence_is_that_of_chance() -> None:
+    sure = RNG.uniform(0.5, 1.0, 400).astype(np.float32)
+    median, most = reports.by_chance(sure, rounds=200)
+    exact = reports.calibration_error(sure, RNG.random(400) < sure, rounds=50)
+    off = reports.calibration_error(sure, RNG.random(400) < sure - 0.3, rounds=50)
+    assert 0.0 < median < most
+    assert exact.value < most < off.low
+    assert off.value == pytest.approx(0.3, abs=0.08)

@@ -10,14 +10,28 @@ from verso_training.heads.confidence.calibration import (
     fold_thresholds,
     thresholds,
 )
-from verso_training.heads.confidence.reports import Refusals, Report, macro_f1, refusals, report
+from verso_training.heads.confidence.reports import (
+    Decided,
+    Refusals,
+    Report,
+    by_chance,
+    calibration_error,
+    decided,
+    macro_f1,
+    refusals,
+    report,
+)
 
 __all__ = [
     "DELTA",
+    "Decided",
     "Outputs",
     "Refusals",
     "Report",
+    "by_chance",
     "calibrate",
+    "calibration_error",
+    "decided",
     "fit_platt",
     "fit_stack",
     "fit_temperature",

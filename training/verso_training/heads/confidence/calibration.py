@@ -152,7 +152,7 @@ def thresholds(
         steps = steps[:: max(1, len(steps) // 100)] if steps else []
         safe = None
         for n in steps:
-            if _tail(int(wrong[n - 1]), n=int(n), rate=alpha) > delta:
+            if tail(int(wrong[n - 1]), n=int(n), rate=alpha) > delta:
                 break
             safe = float(ordered[n - 1])
         if safe is not None:
@@ -202,8 +202,8 @@ def _held(values: Scores, right: Flags, *, rate: float) -> float:
     return float(np.nextafter(values[order[first]], np.inf))
 
 
-def _tail(errors: int, *, n: int, rate: float) -> float:
-    """P(Binomial(n, rate) <= errors), summed in logarithms."""
+def tail(errors: int, *, n: int, rate: float) -> float:
+    """Return P(Binomial(n, rate) <= errors), summed in logarithms."""
     k = np.arange(errors + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     terms = logs[n] - logs[k] - logs[n - k] + k * np.log(rate) + (n - k) * np.log1p(-rate)

@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Calibration, Signal, SignalName, source_of
 from verso_training.heads import signals
-from verso_training.heads.confidence.calibration import Outputs, has_both, measure, taken
+from verso_training.heads.confidence.calibration import (
+    Outputs,
+    has_both,
+    measure,
+    tail,
+    taken,
+)
 from verso_training.heads.confidence.source_limits import best_sources
 from verso_training.heads.signals import Fitted, Flags, Floats, Interval
 
 _BINS = 10
+_OUTSIDE = 0.025
+"""Chance of more, on one side of a 95 % interval."""
+_EXACT = 1e-5
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Report:
 
     rows: int
     accuracy: Interval
-    macro_f1: float
+    macro_f1: Interval
     signals: Mapping[SignalName, SignalReport]
     curve: Mapping[SignalName, tuple[float, ...]]
     accepted: Mapping[str, tuple[float, float]]
@@ -103,13 +112,14 @@ def report(
         outside: Number of the label that means "out of scope", if there is one.
         rounds: Of the bootstrap.
     """
-    found = measure(outputs, model, fitted, outside=outside)
-    made = _Decided.of(outputs, model, found, labels=labels, outside=outside)
+    found, made = decided(outputs, model, fitted, labels=labels, outside=outside)
     right = made.right
     return Report(
         rows=len(right),
         accuracy=signals.bootstrap(lambda i: float(right[i].mean()), len(right), rounds=rounds),
-        macro_f1=macro_f1(made.chosen, outputs.targets),
+        macro_f1=signals.bootstrap(
+            lambda i: macro_f1(made.chosen[i], outputs.targets[i]), len(right), rounds=rounds
+        ),
         signals={n: _signal(values, right, rounds=rounds) for n, values in found.items()},
         curve={name: _curve(values, right) for name, values in found.items()},
         accepted={rate: made.accepted(rate, slice(None)) for rate in model.conformal},
@@ -121,8 +131,24 @@ def report(
     )
 
 
+def decided(
+    outputs: Outputs,
+    model: Calibration,
+    fitted: Fitted | None,
+    *,
+    labels: Sequence[str] = (),
+    outside: int | None = None,
+) -> tuple[signals.Signals, Decided]:
+    """Return the signals of some rows, and what the head says of them, as it is served.
+
+    The arguments are those of ``report``.
+    """
+    found = measure(outputs, model, fitted, outside=outside)
+    return found, Decided.of(outputs, model, found, labels=labels, outside=outside)
+
+
 @dataclass(frozen=True)
-class _Decided:
+class Decided:
     """What a head says of some rows, as it is served.
 
     Attributes:
@@ -146,7 +172,7 @@ class _Decided:
         *,
         labels: Sequence[str],
         outside: int | None,
-    ) -> _Decided:
+    ) -> Decided:
         """Decide as ``verso_core.heads`` says."""
         chosen = outputs.logits.argmax(-1)
         sources, certain = best_sources(
@@ -173,6 +199,11 @@ class _Decided:
         own, right = self.kept[rate][rows], self.right[rows]
         return float(own.mean()), float((~right[own]).mean()) if own.any() else 0.0
 
+    def at_most(self, rate: str, rows: slice | Flags) -> float:
+        """Return the error rate above which these errors among so many had a chance of 2.5 %."""
+        own, right = self.kept[rate][rows], self.right[rows]
+        return most_errors(int((~right[own]).sum()), of=int(own.sum()))
+
 
 @dataclass(frozen=True)
 class Refusals:
@@ -186,7 +217,7 @@ class Refusals:
 
     rows: int
     given: Interval
-    auroc: float | None = None
+    auroc: Interval | None = None
 
 
 def refusals(
@@ -213,7 +244,7 @@ def refusals(
     for kind, (logits, features) in kinds.items():
         rows = Outputs(logits, features, np.full(len(logits), outside))
         values = measure(rows, model, fitted, outside=outside)
-        made = _Decided.of(rows, model, values, labels=(), outside=outside)
+        made = Decided.of(rows, model, values, labels=(), outside=outside)
         scope = values.get(SignalName.SCOPE, values[SignalName.MARGIN])
         found[kind] = Refusals(
             rows=len(logits),
@@ -222,10 +253,20 @@ def refusals(
                 lambda right, _, __: float((~right).mean()),
                 rounds=300,
             ),
-            auroc=None if known is None else signals.auroc(known, scope),
+            auroc=None if known is None else _separation(known, scope, rounds=300),
         )
         known = scope if known is None else known
     return found
+
+
+def _separation(inside: Floats, others: Floats, *, rounds: int) -> Interval:
+    """Return the AUROC of two kinds of rows, each drawn by itself."""
+    rng = np.random.default_rng(0)
+    found = [signals.auroc(inside, others)]
+    for _ in range(rounds):
+        drawn = (own[rng.integers(0, len(own), len(own))] for own in (inside, others))
+        found.append(signals.auroc(*drawn))
+    return signals.middle(np.array(found))
 
 
 @dataclass(frozen=True)
@@ -234,18 +275,23 @@ class SourceReport:
 
     Attributes:
         error: Expected calibration error (Naeini et al. 2015), ten bins of equal width.
+        chance: Its median over as many rows if each confidence were exact.
         accepted: Requested error rate -> coverage and error rate reached.
+        at_most: Requested error rate -> the error rate that so many accepted rows rule out: the
+            upper end of the 95 % interval of Clopper and Pearson (1934).
     """
 
     rows: int
     accuracy: Interval
     macro_f1: Interval
-    error: float
+    error: Interval
+    chance: float
     accepted: Mapping[str, tuple[float, float]]
+    at_most: Mapping[str, float]
 
 
 def _sources(
-    made: _Decided, targets: NDArray[np.int64], *, labels: Sequence[str], rounds: int
+    made: Decided, targets: NDArray[np.int64], *, labels: Sequence[str], rounds: int
 ) -> dict[str, SourceReport]:
     of_label = np.array([source_of(label) for label in labels] or [""])
     found = {}
@@ -254,16 +300,54 @@ def _sources(
         if not rows.any():
             continue
         own = made.right[rows], made.chosen[rows], targets[rows]
-        right = own[0]
-        bins = _bins(made.sure[rows], right)
+        right, sure = own[0], made.sure[rows]
         found[source] = SourceReport(
             rows=len(right),
             accuracy=_interval(own, lambda right, _, __: float(right.mean()), rounds=rounds),
             macro_f1=_interval(own, lambda _, made, gold: macro_f1(made, gold), rounds=rounds),
-            error=sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / len(right),
+            error=calibration_error(sure, right, rounds=rounds),
+            chance=by_chance(sure, rounds=rounds)[0],
             accepted={rate: made.accepted(rate, rows) for rate in made.kept},
+            at_most={rate: made.at_most(rate, rows) for rate in made.kept},
         )
     return found
+
+
+def calibration_error(sure: Floats, right: Flags, *, rounds: int) -> Interval:
+    """Return the expected calibration error (Naeini et al. 2015) of ten bins of equal width.
+
+    The interval is of the error that such rows have; it is not centred on that of no error, since
+    few rows have one by chance (``by_chance``).
+
+    Args:
+        sure: Confidences. Shape: (N,).
+        right: Shape: (N,).
+        rounds: Of the bootstrap.
+    """
+    return signals.bootstrap(lambda i: _error(sure[i], right[i]), len(right), rounds=rounds)
+
+
+def by_chance(sure: Floats, *, rounds: int, seed: int = 0) -> tuple[float, float]:
+    """Return the calibration error of rows whose confidence is exact: median, 95th percentile."""
+    rng = np.random.default_rng(seed)
+    found = [_error(sure, rng.random(len(sure)) < sure) for _ in range(rounds)]
+    median, most = np.percentile(found, [50, 95])
+    return float(median), float(most)
+
+
+def _error(sure: Floats, right: Flags) -> float:
+    number = np.minimum((sure.astype(np.float64) * _BINS).astype(np.int64), _BINS - 1)
+    off = np.bincount(number, weights=sure.astype(np.float64) - right, minlength=_BINS)
+    return float(np.abs(off).sum() / len(right))
+
+
+def most_errors(wrong: int, *, of: int) -> float:
+    """Return the upper end of the 95 % interval of Clopper and Pearson (1934)."""
+    low, high = (wrong / of if of else 0.0), 1.0
+    while wrong < of and high - low > _EXACT:
+        rate = (low + high) / 2
+        low, high = (rate, high) if tail(wrong, n=of, rate=rate) > _OUTSIDE else (low, rate)
+    return high
 
 
 _Own = tuple[Flags, NDArray[np.int64], NDArray[np.int64]]
