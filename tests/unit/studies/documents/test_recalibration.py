@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from studies.documents import recalibration
+from studies.documents import recalibration, served
 from verso_core import heads
-from verso_core.heads import Calibration, Head, Signal, SignalName, Source
+from verso_core.heads import Calibration, Signal, SignalName, Source
 from verso_training.heads.confidence import Outputs
-from verso_training.heads.signals import Fitted
 
 LABELS = ("gateway/down", "gateway/slow", "worker/full", "worker/lost")
 
@@ -30,8 +30,8 @@ def _outputs(count: int, *, seed: int) -> Outputs:
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Head:
-    """A head whose confidence is that of its softmax, moved down by two in log odds."""
+def unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve a head whose confidence is that of its softmax, moved down by two in log odds."""
     exact = {SignalName.CALIBRATED: Signal(scale=8.0, offset=-4.0)}
     off = Signal(scale=8.0, offset=-6.0)
     calibration = Calibration(
@@ -42,15 +42,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Head:
             name: Source(signal=off, conformal={"0.1": 0.9}) for name in ("gateway", "worker")
         },
     )
-    head = Head.model_construct(labels=LABELS, calibration=calibration)
-    loaded = type("Loaded", (), {"head": head})()
-    monkeypatch.setattr(heads, "load", lambda _: loaded)
-    none: Fitted | None = None
-    monkeypatch.setattr(recalibration.served, "statistics", lambda _: none)
-    return head
+    head = SimpleNamespace(labels=LABELS, calibration=calibration)
+    monkeypatch.setattr(heads, "load", lambda _: SimpleNamespace(head=head))
+    monkeypatch.setattr(served, "statistics", lambda _: None)
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("unsure")
 def test_one_number_mends_a_head_that_is_not_sure_enough() -> None:
     found = recalibration.study(
         Path("head"), _outputs(1200, seed=1), validation=_outputs(1200, seed=2), checked=(60,)
