@@ -266,8 +266,13 @@ class Study:
                 "mean-weights", lambda: shipped.weighted(mean_weights(every))
             )
             found["mean of logits"] = read("mean-logits", lambda: self._ensemble(every))
-        figures = compared([held_out(dev, one) for one in found.values()])
-        return dict(zip(found, figures, strict=True))
+        decided = {name: held_out(dev, one) for name, one in found.items()}
+        figures = dict(zip(found, compared(list(decided.values())), strict=True))
+        for arm in arms:
+            if ARMS[arm] and WITHOUT in arms:
+                pair = [decided[WITHOUT], decided[arm]]
+                figures[f"{arm} over {WITHOUT}"] = compared(pair)[1]
+        return figures
 
     def _ensemble(self, found: Sequence[Mapping[str, Tensor]]) -> Logits:
         return mean_logits(
@@ -276,6 +281,8 @@ class Study:
 
 
 SHIPPED = "shipped"
+WITHOUT = "squad"
+"""The arm without more questions."""
 _COLUMNS = (
     "F1", "F1, with an answer", "F1, with an answer, all given", "AUROC", "given",
     "right among it", "right among 28%",
