@@ -392,11 +392,8 @@ def separations(
 ) -> NDArray[np.float64]:
     """Return the AUROC of margins for each draw of texts; NaN without both kinds of questions.
 
-    Args:
-        margins: Shape: (N,).
-        has: Whether a question has an answer. Shape: (N,).
-        groups: Of the questions' texts. Shape: (N,).
-        times: How often each text is drawn (``signals.drawn``). Shape: (draws, texts).
+    ``margins``, ``has`` (an answer) and ``groups`` (texts) have the shape (N,); ``times``, how
+    often each text is drawn (``signals.drawn``), has (draws, texts).
     """
     found = []
     for drawn in times:

@@ -316,13 +316,7 @@ def _sources(
 def calibration_error(sure: Floats, right: Flags, *, rounds: int) -> Interval:
     """Return the expected calibration error (Naeini et al. 2015) of ten bins of equal width.
 
-    The interval is of the error that such rows have; it is not centred on that of no error, since
-    few rows have one by chance (``by_chance``).
-
-    Args:
-        sure: Confidences. Shape: (N,).
-        right: Shape: (N,).
-        rounds: Of the bootstrap.
+    Few rows have one by chance (``by_chance``). ``sure`` and ``right`` have the shape (N,).
     """
     return signals.bootstrap(lambda i: _error(sure[i], right[i]), len(right), rounds=rounds)
 
