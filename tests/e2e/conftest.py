@@ -21,8 +21,10 @@ from typing import Any
 import psutil
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from verso_client import Client, Document, Retries
+from verso_client.cli.app import app
 from verso_core import registry
 from verso_core.errors import Unavailable
 from verso_core.registry import Channel
@@ -235,6 +237,17 @@ def headed(platform: Platform) -> Platform:
     """The shared platform, with heads that were published to it while it was running."""
     publish_heads(platform)
     return platform
+
+
+def command_line(url: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run the command line in this process: another would take longer to start than it works.
+
+    That the program says the same and ends with the same status, ``test_command_line.py`` checks.
+    """
+    done = CliRunner().invoke(app, ["--url", url, *words], input=stdin, env={"COLUMNS": "200"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
 
 def _serves(worker: Mapping[str, Any], heads: int) -> bool:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from tests.e2e.conftest import Platform, command_line
 
 from verso_client import Client, Document, Retries
 from verso_core import api_keys
@@ -21,14 +22,18 @@ from verso_core.api_keys import Scope
 from verso_core.errors import CollectionUnknown, Forbidden, Unauthorized
 from verso_standalone.valkey import free_port
 
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Platform
-
 LOG = b"first line\nsecond line\r\n\nthird \xff line"
 
 
 @pytest.fixture
 def verso_command(platform: Platform) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    return partial(command_line, platform.url)
+
+
+@pytest.fixture
+def verso_program(platform: Platform) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """The command line in a process of its own, as a shell runs it."""
+
     def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [sys.executable, "-m", "verso_client", "--url", platform.url, *words],
@@ -120,13 +125,16 @@ def test_the_doctor_finds_nothing_wrong_with_a_platform_that_works(
 
 
 def test_standard_input_is_read_and_tables_are_for_people(
-    verso_command: Callable[..., subprocess.CompletedProcess[bytes]], collection: str
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+    verso_program: Callable[..., subprocess.CompletedProcess[bytes]],
+    collection: str,
 ) -> None:
     rows = b'{"text": "a", "id": "x"}\n{"text_base64": "/w==", "id": "y"}\n'
-    done = verso_command("ingest", "-", "--format", "jsonl", "-c", collection, stdin=rows)
+    done = verso_program("ingest", "-", "--format", "jsonl", "-c", collection, stdin=rows)
     assert done.returncode == 0, done.stderr
     assert b"2 documents in 2 chunks" in done.stdout
-    assert verso_command("get", "y", "-c", collection).stdout == b"\xff"
+    for run in (verso_program, verso_command):
+        assert run("get", "y", "-c", collection).stdout == b"\xff"
     assert collection.encode() in verso_command("collections", "list").stdout
     assert b"hits in" in verso_command("search", "a", "-c", collection).stdout
 
@@ -142,12 +150,14 @@ def test_documents_that_fail_are_named_and_the_status_tells(
 
 def test_an_error_is_one_line_and_status_1(
     verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+    verso_program: Callable[..., subprocess.CompletedProcess[bytes]],
 ) -> None:
-    done = verso_command("get", "no-such-document")
-    assert done.returncode == 1
-    assert done.stdout == b""
-    assert done.stderr.startswith(b"document_unknown: ")
-    assert done.stderr.count(b"\n") == 1
+    for run in (verso_program, verso_command):
+        done = run("get", "no-such-document")
+        assert done.returncode == 1
+        assert done.stdout == b""
+        assert done.stderr.startswith(b"document_unknown: ")
+        assert done.stderr.count(b"\n") == 1
 
 
 def test_jobs_can_be_followed_to_their_end(

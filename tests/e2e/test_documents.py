@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
-from tests.e2e.conftest import Platform
+from tests.e2e.conftest import Platform, command_line
 
 from verso_client import Client, Document
 from verso_client.nearest import nearest, read, readable
@@ -123,9 +121,9 @@ def test_a_filter_beyond_its_bounds_is_refused_at_once(
 
 def test_the_command_line_filters(platform: Platform, logs: str) -> None:
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "verso_client", "--url", platform.url, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return done.stdout
+        done = command_line(platform.url, *arguments)
+        done.check_returncode()
+        return done.stdout.decode()
 
     chosen = ["-c", logs, "--where", "host=a", "--where", "k8s.pod!=p-0"]
     assert run("documents", "count", *chosen).strip() == "10"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from tests.e2e.conftest import Platform, command_line
 
 from verso_client import AsyncClient, Client, File
 from verso_core.errors import FileUnreadable
-
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Platform
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 HANDBOOK = (FILES / "handbook.pdf").read_bytes()
@@ -29,15 +24,6 @@ def http(platform: Platform) -> Iterator[httpx2.Client]:
         yield client
 
 
-def verso_command(url: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "verso_client", "--url", url, *words],
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def test_a_folder_is_ingested_and_a_second_time_changes_nothing(
     platform: Platform, verso: Client, collection: str, tmp_path: Path
 ) -> None:
@@ -47,13 +33,13 @@ def test_a_folder_is_ingested_and_a_second_time_changes_nothing(
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0")
     (tmp_path / ".hidden").write_bytes(b"not for others")
     asked = ("ingest", str(tmp_path), "-c", collection, "--json")
-    done = verso_command(platform.url, *asked)
+    done = command_line(platform.url, *asked)
     report = json.loads(done.stdout)
     [failed] = report["failed"]
     assert (done.returncode, failed["error"]["code"]) == (4, "file_unreadable")
     assert failed["id"].startswith(f"{tmp_path}/broken.pdf@")
     assert report["documents"] == len(list(FILES.iterdir()))
-    again = json.loads(verso_command(platform.url, *asked).stdout)
+    again = json.loads(command_line(platform.url, *asked).stdout)
     page = verso.documents(collection)
     assert len(page.documents) == again["documents"] == report["documents"]
     [letter] = [one.id for one in page.documents if one.id.startswith(f"{tmp_path}/letter.docx")]

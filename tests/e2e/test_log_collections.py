@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.e2e.conftest import Platform
+from tests.e2e.conftest import Platform, command_line
 
 from verso_client import Client, Document
 from verso_core.errors import DocumentUnknown, KindUnsupported
@@ -101,32 +99,20 @@ def test_the_command_line_reads_and_writes_files(
 ) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(text("c", 500) + b"no line end")
-    command = [sys.executable, "-m", "verso_client", "--url", platform.url]
-    environment = {**os.environ, "COLUMNS": "200"}
-    subprocess.run(
-        [*command, "ingest", str(path), "-c", logs, "-m", "host=c"], check=True, env=environment
-    )
-    done = subprocess.run(
-        [*command, "logs", "-c", logs, "--raw", "--where", "host=c"],
-        check=True, capture_output=True, env=environment,
-    )  # fmt: skip
-    assert done.stdout == path.read_bytes()
-    near = subprocess.run(
-        [*command, "logs", "-c", logs, "cannot write block", "--raw", "-n", "3"],
-        check=True, capture_output=True, env=environment,
-    ).stdout.splitlines()  # fmt: skip
-    assert len(near) == 3
+    run = partial(command_line, platform.url)
+    run("ingest", str(path), "-c", logs, "-m", "host=c").check_returncode()
+    done = run("logs", "-c", logs, "--raw", "--where", "host=c")
+    assert (done.returncode, done.stdout) == (0, path.read_bytes())
+    done = run("logs", "-c", logs, "cannot write block", "--raw", "-n", "3")
+    near = done.stdout.splitlines()
+    assert (done.returncode, len(near)) == (0, 3)
     assert all(b": cannot write block " in line for line in near)
     named = ["-c", logs, "--name", "shop", "-m", "code=500", "-m", "ok=true"]
-    subprocess.run([*command, "ingest", str(path), *named], check=True, env=environment)
-    listed = [*command, "logs", "-c", logs, "--where", "source=shop", "--limit", "1", "--json"]
-    shown = subprocess.run(listed, check=True, capture_output=True, env=environment).stdout
+    run("ingest", str(path), *named).check_returncode()
+    shown = run("logs", "-c", logs, "--where", "source=shop", "--limit", "1", "--json").stdout
     labels = json.loads(shown.splitlines()[0])["labels"]
     assert labels == {"host": labels["host"], "source": "shop", "code": "500", "ok": "true"}
-    refused = subprocess.run(
-        [*command, "ingest", str(path), "-c", logs, "--replace"], check=False, env=environment
-    )
-    assert refused.returncode == 2
+    assert run("ingest", str(path), "-c", logs, "--replace").returncode == 2
 
 
 def test_a_file_comes_out_of_the_command_line_byte_for_byte(
@@ -143,10 +129,8 @@ def test_a_file_comes_out_of_the_command_line_byte_for_byte(
             verso.ingest_lines([part], collection=name, labels={"host": host})
 
     def printed(*options: str) -> bytes:
-        command = [sys.executable, "-m", "verso_client", "--url", platform.url, "logs"]
-        done = subprocess.run(
-            [*command, "-c", name, "--raw", *options], check=True, capture_output=True
-        )
+        done = command_line(platform.url, "logs", "-c", name, "--raw", *options)
+        done.check_returncode()
         return done.stdout
 
     deadline = time.monotonic() + 60
@@ -176,16 +160,17 @@ def test_times_are_read_as_the_sender_says(
         b"24.11.2026 11:05:01 web[13]: payment 4711 was refused\n"
     )
     rows = path.read_bytes().splitlines(keepends=True)
-    command = [sys.executable, "-m", "verso_client", "--url", platform.url]
 
     def ingest(source: str, *options: str) -> int:
         named = [str(path), "-c", logs, "--name", source, *options]
-        return subprocess.run([*command, "ingest", *named], check=False).returncode
+        return command_line(platform.url, "ingest", *named).returncode
 
     def since(source: str, moment: str) -> bytes:
         span = ["--since", f"2026-11-24T{moment}Z", "--until", "2026-11-24T23:00:00Z"]
         named = ["logs", "-c", logs, "--raw", "--where", f"source={source}", *span]
-        return subprocess.run([*command, *named], check=True, capture_output=True).stdout
+        done = command_line(platform.url, *named)
+        done.check_returncode()
+        return done.stdout
 
     assert ingest("own", "--time-format", "%d.%m.%Y %H:%M:%S") == 0
     assert since("own", "10:00:01") == b"".join(rows)
