@@ -48,8 +48,8 @@ def test_what_a_store_answered_is_there_after_a_power_cut(name: str) -> None:
             found = cut_power(STORES[name](disk), disk, cuts=cuts, seed=SEED + start)
             answered, lost = answered + found[0], lost + found[1]
     assert answered >= CUTS
-    # a ledger syncs before it answers: a cut seldom finds it between the two
-    assert lost or (name == "ledger" and CUTS < _AT_ONCE), "no cut took anything"
+    # what a store answered is synced: a cut seldom finds it between a write and its sync
+    assert lost or CUTS < _AT_ONCE, "no cut took anything: this has shown nothing"
 
 
 @pytest.mark.slow

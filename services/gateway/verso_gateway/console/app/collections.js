@@ -22,10 +22,14 @@ export function useCollections() {
     return collections.value;
 }
 const LAST = "verso-collection";
-/** Return the collection of an address: the named one, else the last one used, else the first. */
+/** Return the collection of an address: the named one, which is the last one used from then on; else that, else the first. */
 export function chosen(name, among) {
-    if (name !== null)
-        return among.find((one) => one.name === name);
+    if (name !== null) {
+        const named = among.find((one) => one.name === name);
+        if (named !== undefined)
+            remember(name);
+        return named;
+    }
     let last = null;
     try {
         last = window.localStorage.getItem(LAST);
