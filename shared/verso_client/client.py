@@ -80,6 +80,7 @@ from verso_core.jobs.log_views import (
     VolumeRequest,
 )
 from verso_core.jobs.migrate import MigrationState
+from verso_core.jobs.moves import MoveView
 from verso_core.jobs.reconstruct import Guess, StoredRecords, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import ScrubState
@@ -364,9 +365,14 @@ class Client:
         """Return the ledgers of the platform: what each holds, and whether it answers."""
         return self._run(operations.heads.ledgers())
 
-    def drain_ledger(self, ledger: str, *, draining: bool = True) -> list[LedgerView]:
-        """Make no new collection on a ledger from now on, or with False make them there again."""
-        return self._run(operations.heads.drain(ledger, draining=draining))
+    def drain_ledger(
+        self, ledger: str, *, draining: bool = True, move: bool = False
+    ) -> list[LedgerView]:
+        """Make no new collection on a ledger from now on, or with False make them there again.
+
+        With ``move`` its collections move to the other ledgers as well, one after another.
+        """
+        return self._run(operations.heads.drain(ledger, draining=draining, move=move))
 
     def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Return the exact text of a document or record (``document#n``)."""
@@ -608,6 +614,18 @@ class Client:
     def end_migration(self, collection: str) -> None:
         """Remove the old side of a finished migration, or abort an unfinished one."""
         self._run(operations.collections.end_migration(collection))
+
+    def move(self, collection: str, ledger: str) -> MoveView:
+        """Start a collection's move to another ledger, without waiting for its end."""
+        return self._run(operations.collections.move(collection, ledger))
+
+    def move_state(self, collection: str) -> MoveView:
+        """Return the state of a collection's newest move to another ledger."""
+        return self._run(operations.collections.move_state(collection))
+
+    def end_move(self, collection: str) -> MoveView:
+        """Give up a collection's move, unless it has switched ledgers by now."""
+        return self._run(operations.collections.end_move(collection))
 
     def scrub(self, *, now: bool = False) -> ScrubState:
         """Return what the newest scrub pass has found; with ``now`` request a pass first."""

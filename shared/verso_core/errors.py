@@ -236,7 +236,7 @@ class SourceMoved(VersoError):
 
 
 class MigrationRefused(VersoError):
-    """Raised when a collection cannot be migrated as requested in its present state."""
+    """Raised when a collection cannot be migrated or moved as requested in its present state."""
 
 
 class RecordCorrupt(VersoError):
@@ -349,7 +349,7 @@ class LedgerBehind(Unavailable):
 
 
 class CollectionBusy(Unavailable):
-    """Raised when a backup or a migration needs a collection to stay unchanged for now."""
+    """Raised when a backup, a migration or a move needs a collection to stay unchanged for now."""
 
 
 class ResultsUnavailable(Unavailable):

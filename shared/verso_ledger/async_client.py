@@ -23,6 +23,7 @@ from verso_ledger.codec.admission import (
     identity_args,
 )
 from verso_ledger.collections.logs import reserve_args, reserved
+from verso_ledger.collections.moves import AsyncMoves, Listed, earlier
 from verso_ledger.collections.placement import Placements
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
@@ -81,6 +82,7 @@ class AsyncLedger:
         self.sessions = Sessions(client)
         self.waiting = WaitingLines(client)
         self.placements = Placements(client, self._scripts)
+        self.moves = AsyncMoves(client, self._scripts, ledger=name)
 
     @classmethod
     def from_url(
@@ -286,14 +288,24 @@ class AsyncLedger:
 
     async def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, which each carries, in order."""
+        return dict((await self.listed()).collections)
+
+    async def listed(self) -> Listed:
+        """Return all collections as :meth:`collections` does, and which of them have moved."""
         with translated():
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.hgetall(key("collections"))
                 pipe.hgetall(key("aliases"))
                 pipe.smembers(key("hidden"))
-                rows, aliases, hidden = await pipe.execute()
+                pipe.hgetall(key("shut"))
+                pipe.hgetall(key("came"))
+                rows, aliases, hidden, shut, came = await pipe.execute()
         found = collection_rows.collections(rows, aliases=aliases, hidden=hidden)
-        return {name: one.model_copy(update={"name": name}) for name, one in found.items()}
+        return Listed(
+            {name: one.model_copy(update={"name": name}) for name, one in found.items()},
+            frozenset(name for name in found if scalars.has_moved(shut.get(f"n:{name}".encode()))),
+            {scalars.text(name): earlier(row) for name, row in came.items()},
+        )
 
     async def documents(
         self, collection: str, *, after: str | None = None, limit: int = 1000

@@ -93,6 +93,18 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     placements  -                    hash, of the home ledger: collection -> name of the ledger that
                                      new collections of this name are made on
     draining    -                    set, of the home ledger: ledgers that get no new collection
+    moves       -                    hash: collection -> its newest move to another ledger as JSON
+    shut        -                    hash: n:collection, o:own name -> until when nothing is written
+                                     as it moves to another ledger, or which one it has moved to
+    tracked     -                    set: uids of collections whose changes are noted
+    marks       {uid}                sorted set: buckets and segments that have changed since they
+                                     were copied -> number of the newest change
+    receiving   -                    hash: own name of a collection that is copied here -> uid of
+                                     its keys, number of the caller that may write them, and
+                                     number of its newest call
+    came        -                    hash: collection that has moved here -> where it was, as JSON
+    arriving    -                    hash: own name of such a collection, while the ledger that it
+                                     came from may read it -> its uid
     frozen      -                    string: who keeps points from being removed, for a while
     replicated  -                    channel without a subscriber: a step publishes on it, and waits
                                      until the replicas have what was published
@@ -111,13 +123,14 @@ _ONE_FOR_EACH: Final = (
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
     "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
-    "identities", "arrivals", "positions", "feedback", "trial",
+    "identities", "arrivals", "positions", "feedback", "trial", "marks",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans", "rewritten", "staged", "replicated",
+    "orphans", "rewritten", "staged", "replicated", "shut", "tracked", "moves", "receiving", "came",
+    "arriving",
 )  # fmt: skip
 _NO_STEPS: Final = ("named", "placements", "draining")
 """Single keys that no script uses: each name in its table costs every step."""

@@ -66,6 +66,9 @@ class Migrations:
 
         Returns:
             False if another call started one, or the source is not what it was.
+
+        Raises:
+            CollectionBusy: the collection is being moved to another ledger.
         """
         with translated(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(key("uids"), state.source)
@@ -77,7 +80,10 @@ class Migrations:
             state.collection, state.source, uid or b"", target.name if target else "",
             collection_rows.dump(target) if target else "", _json(seen), _json(state), room, row,
         ]  # fmt: skip
-        return bool(self._run("migration_begin", args))
+        reply = self._run("migration_begin", args)
+        if reply == b"busy":
+            raise CollectionBusy("the collection is being moved to another ledger")
+        return bool(reply)
 
     def move(self, seen: Migration, state: Migration | None, *, also: str = "none") -> bool:
         """Move a migration on from ``seen``, or forget it; return whether this call did it.

@@ -109,7 +109,8 @@ class NewJob:
     so long after it, seconds; 0 keeps it as ``keep_s`` says. ``identities`` are hashes, by the name
     of a collection, that are accepted with the job: if one of them was accepted within the last
     ``identity_s`` seconds, the job is not. ``moved``: the source that its lines are of.
-    ``collection``: the one that the job concerns, whose ledger takes it in.
+    ``collection``: the one that the job concerns, whose ledger takes it in. ``others``: more that
+    it concerns, on the same ledger.
     """
 
     kind: Kind
@@ -130,6 +131,14 @@ class NewJob:
     identity_s: int = 0
     moved: Moved | None = None
     collection: str | None = None
+    others: Sequence[str] = ()
+
+    @property
+    def concerned(self) -> list[str]:
+        """Return the collections that must be on the ledger that takes the job in."""
+        if self.collection is None or self.kind is Kind.COLLECTION_CREATE:
+            return []
+        return [self.collection, *self.others]
 
 
 @dataclass(frozen=True, slots=True)

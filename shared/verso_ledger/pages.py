@@ -9,7 +9,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from redis.asyncio import Redis
 
-from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid, error_body
+from verso_core.errors import (
+    CollectionBusy,
+    CollectionUnknown,
+    PatchCorrupt,
+    RequestInvalid,
+    error_body,
+)
 from verso_core.jobs import Kind, Status
 from verso_core.record import Entry, Flag
 from verso_ledger.codec import collection_rows, job_rows, scalars
@@ -303,14 +309,22 @@ async def document_count(client: Redis, name: str) -> int:
 
 
 async def _location(client: Redis, name: str) -> tuple[str, int]:
-    """Find the uid and the number of buckets of a collection, or of what its name stands for."""
+    """Find the uid and the number of buckets of a collection, or of what its name stands for.
+
+    Raises:
+        CollectionBusy: it has moved to another ledger.
+        CollectionUnknown: there is none of this name.
+    """
     with translated():
         async with client.pipeline(transaction=True) as pipe:
             pipe.hgetall(key("collections"))
             pipe.hgetall(key("aliases"))
             pipe.smembers(key("hidden"))
             pipe.hgetall(key("uids"))
-            rows, aliases, hidden, uids = await pipe.execute()
+            pipe.hget(key("shut"), f"n:{name}")
+            rows, aliases, hidden, uids, shut = await pipe.execute()
+    if scalars.has_moved(shut):
+        raise CollectionBusy("the collection has just moved to another ledger")
     found = collection_rows.collections(rows, aliases=aliases, hidden=hidden).get(name)
     if found is None:
         raise CollectionUnknown(f"no collection is named {name[:64]!r}")

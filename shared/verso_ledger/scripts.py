@@ -28,11 +28,16 @@ from verso_ledger.connection import translated
 from verso_ledger.keys import key, lua_table
 from verso_ledger.models import Policy
 
-_MAY_GROW = frozenset({"accept", "collection_put", "generation_add", "reserve", "stage"})
+_MAY_GROW = frozenset(
+    {"accept", "collection_put", "generation_add", "move_put", "reserve", "stage"}
+)
 """Steps that are refused once the server's memory is full; all others only let work finish."""
 
 _UNCONFIRMED = frozenset(
-    {"count", "depths", "entry", "identities", "log_count", "note", "progress", "reap", "renew"}
+    {
+        *("count", "depths", "entry", "identities", "log_count", "note", "progress", "reap"),
+        *("renew", "move_units", "move_digests", "move_open", "move_unmark"),
+    }
 )
 """Steps that read, or whose loss in a failover costs work and nothing else."""
 

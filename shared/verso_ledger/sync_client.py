@@ -13,6 +13,7 @@ from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, che
 from verso_ledger.collections.documents import Documents, Locations
 from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.logs import Logs
+from verso_ledger.collections.moves import Moves
 from verso_ledger.connection import connect, translated
 from verso_ledger.epoch import Epoch
 from verso_ledger.events.webhooks import WebhookMessages
@@ -115,7 +116,8 @@ class Ledger:
         documents: collections and the entries of their documents.
         generations: tables that collections have fitted to their texts.
         logs: lines of log collections.
-        migrations: moves of a collection to another artifact.
+        migrations: of a collection to another artifact.
+        moves: of a collection to another ledger.
         scrub: the cursor and the findings of the scrub.
         feedback: labels that people have checked.
         trials: what workers have counted of canaries.
@@ -143,6 +145,7 @@ class Ledger:
         self.generations = Generations(scripts, self.documents)
         self.logs = Logs(scripts, locations)
         self.migrations = Migrations(scripts, locations)
+        self.moves = Moves(scripts, ledger=name)
         self.scrub = ScrubCursor(scripts)
         self.feedback = Feedback(scripts)
         self.trials = Trials(scripts)

@@ -185,7 +185,7 @@ class Gateway:
         args = list(admission.args)
         args[11] = 1
         for number in range(len(job.slices)):
-            args[24 + 5 * number + 3] = b""
+            args[25 + 5 * number + 3] = b""
         yield self._accepting(job, lambda: accepted(self._run("accept", args)), staged=True)
         return None
 

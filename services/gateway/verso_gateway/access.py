@@ -31,12 +31,12 @@ _READ = (
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
     *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
     *("logs_volume", "logs_labels", "logs_statements", "logs_tail"),
-    *("project", "records", "status", "mcp", "ledgers"),
+    *("project", "records", "status", "mcp", "ledgers", "move_state"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
     *("registry_promote", "registry_rollback", "collection_change", "documents_delete"),
-    *("collection_fit", "feedback", "ledger_change"),
+    *("collection_fit", "feedback", "ledger_change", "move", "move_end"),
 )
 # Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (

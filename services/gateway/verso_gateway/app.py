@@ -58,7 +58,7 @@ from verso_gateway.routes import (
 from verso_gateway.routes.feed import bulk, handshake, loki, otlp, tail
 from verso_gateway.routes.models import heads, registry, train
 from verso_gateway.routes.operating import ledgers as ledgers_route
-from verso_gateway.routes.operating import scrub, status
+from verso_gateway.routes.operating import moves, scrub, status
 from verso_gateway.routes.protocols import cohere, jina, openai, tei
 from verso_gateway.settings import Settings
 from verso_gateway.tail.stream import Tails
@@ -90,6 +90,7 @@ _GUARDED = (
     scrub,
     status,
     ledgers_route,
+    moves,
     registry,
     train,
     webhooks,

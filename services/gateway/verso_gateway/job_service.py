@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from verso_core import tracing
 from verso_core.errors import (
+    IdempotencyConflict,
     LedgerUnavailable,
     NotReady,
     WebhookUnknown,
@@ -27,6 +28,8 @@ from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
 from verso_ledger.names import new_job_id
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,22 @@ class JobService:
             QueueFull: the queue holds as much work as it may.
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
+            CollectionBusy: its collection moves to another ledger, and that did not end in time.
         """
-        ledger = await self._ledgers.for_job(job)
-        return await self._submit(ledger, job, keep_s=keep_s, followed=followed)
+
+        async def submitted() -> Accepted:
+            ledger = await self._ledgers.for_job(job)
+            return await self._submit(ledger, job, keep_s=keep_s, followed=followed)
+
+        return await self._placed(job, submitted)
+
+    async def _placed(self, job: NewJob, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again while the job's collection moves, unless the job is made for one ledger.
+
+        Raises:
+            CollectionBusy: the collection moves.
+        """
+        return await (ask() if job.job_id is not None else self._ledgers.while_moving(ask))
 
     async def _submit(
         self, ledger: AsyncLedger, job: NewJob, *, keep_s: int | None, followed: bool = False
@@ -115,6 +131,8 @@ class JobService:
         return accepted
 
     async def _accept(self, ledger: AsyncLedger, job: NewJob) -> Accepted:
+        if (known := await self._known(job)) is not None:
+            return known
         try:
             return await ledger.accept(job)
         except LedgerUnavailable:
@@ -128,6 +146,23 @@ class JobService:
             hook = await home.webhooks.get(job.tenant, job.webhook)
             await ledger.webhooks.copy(job.tenant, hook)
             return await ledger.accept(job)
+
+    async def _known(self, job: NewJob) -> Accepted | None:
+        """Return the job that an idempotency key made where its collection was before it moved.
+
+        Raises:
+            IdempotencyConflict: the key belongs to another request.
+            LedgerUnavailable: a ledger that may know it does not answer.
+        """
+        if job.idempotency is None or job.collection is None:
+            return None
+        for ledger in await self._ledgers.earlier(job.collection):
+            found = await ledger.moves.job_of_key(job.tenant, job.idempotency[0])
+            if found is not None:
+                if found[1] != job.idempotency[1]:
+                    raise IdempotencyConflict("expected the same body as this key's first request")
+                return Accepted(found[0], replayed=True, wakeup=False)
+        return None
 
     async def submit_and_wait(
         self,
@@ -146,24 +181,42 @@ class JobService:
         Raises:
             VersoError: as :meth:`submit` does.
         """
-        ledger = await self._ledgers.for_job(job)
+
+        async def waited() -> JobOutcome:
+            ledger = await self._ledgers.for_job(job)
+            return await self._submit_and_wait(
+                ledger, job, wait_s=wait_s, on_accepted=on_accepted, keep_s=keep_s
+            )
+
+        return await self._placed(job, waited)
+
+    async def _submit_and_wait(
+        self,
+        ledger: AsyncLedger,
+        job: NewJob,
+        *,
+        wait_s: float,
+        on_accepted: Callable[[Accepted], None],
+        keep_s: int | None,
+    ) -> JobOutcome:
         job_id = new_job_id(ledger.name)
         with ledger.watch(job_id) as watch:
             job = replace(job, job_id=job_id, wait=wait_s > 0)
             accepted = await self._submit(ledger, job, keep_s=keep_s)
             on_accepted(accepted)
+            its_ledger = self._ledgers.of_job(accepted.job_id)
             if wait_s <= 0:
-                return JobOutcome(await ledger.job(accepted.job_id), [])
+                return JobOutcome(await its_ledger.job(accepted.job_id), [])
             if accepted.replayed:
                 record = await self.wait(accepted.job_id, wait_s)
-                results = await ledger.results(accepted.job_id)
+                results = await its_ledger.results(accepted.job_id)
                 outcome = JobOutcome(record, results)
             else:
                 with tracing.span("wait", about={"verso.job": job_id}):
                     outcome = await watch.end(job_id, timeout_s=wait_s, slices=len(job.slices))
                 self._metrics.waited(ended=outcome.record.status.terminal)
         if not outcome.record.status.terminal and job.kind.is_read:
-            await ledger.retain(outcome.record.job_id)  # the caller asks for the job later
+            await its_ledger.retain(outcome.record.job_id)  # the caller asks for the job later
         return await self._with_files(outcome)
 
     async def run(self, job: NewJob, *, timeout_s: float) -> Ended:

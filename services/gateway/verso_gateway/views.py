@@ -17,6 +17,7 @@ from verso_core.jobs.documents import DocumentInfo
 from verso_core.jobs.job import DeadLetterView, Job, JobFailure, JobFailures
 from verso_core.jobs.migrate import Migration, MigrationState
 from verso_core.jobs.models import moment
+from verso_core.jobs.moves import Move, MoveView
 from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.bodies import reading
@@ -118,6 +119,23 @@ def migration(state: Migration) -> MigrationState:
         removed=state.removed,
         unread=state.unread,
         old_removed=state.old_removed,
+        started=moment(state.started),
+        ended=moment(state.ended),
+    )
+
+
+def move(state: Move) -> MoveView:
+    """Describe a move to another ledger."""
+    part = 1.0 - state.left / state.units if state.units else 0.0
+    return MoveView(
+        collection=state.collection,
+        source=state.source,
+        target=state.target,
+        stage=state.stage,
+        part=round(max(0.0, part), 4),
+        bytes_copied=state.bytes_copied,
+        paused_s=state.paused_ms / 1000,
+        reason=state.reason,
         started=moment(state.started),
         ended=moment(state.ended),
     )

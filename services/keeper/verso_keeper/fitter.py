@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verso_core import tracing
-from verso_core.errors import CollectionUnknown, JobUnknown
+from verso_core.errors import CollectionBusy, CollectionUnknown, JobUnknown
 from verso_core.jobs import (
     CodecPolicy,
     Collection,
@@ -95,7 +95,7 @@ class Fitter:
                 self._drop(collection)
                 if self._after and not self._running():
                     self._submit_due(name, collection)
-            except CollectionUnknown:  # deleted meanwhile
+            except (CollectionUnknown, CollectionBusy):  # deleted meanwhile, or it moves
                 continue
 
     def _submit_due(self, name: str, collection: Collection) -> None:

@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: twelve duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: thirteen duties, each on a thread of its own, until SIGTERM.
 
 Where a platform has several ledgers, each has these duties, but for ``sweep``, which asks them all.
 
@@ -13,6 +13,7 @@ migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
 rewrite   every minute   have the ledger's file rewritten where that was not done lately
 fit       5 s apart      have codecs fitted to the texts of their collections
+move      every second   move collections to other ledgers; of a platform that has several
 retain    every second   have documents deleted that their collection keeps no longer
 """
 
@@ -22,7 +23,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +40,7 @@ from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector, LedgersCollector
 from verso_keeper.fitter import Fitter
 from verso_keeper.migrator import Migrator
+from verso_keeper.mover import Mover
 from verso_keeper.periodic import Periodic, Prober, ResultSweeper
 from verso_keeper.retention import Retention
 from verso_keeper.scrubber import Recounter, Scrubber
@@ -95,15 +97,16 @@ def keeping(settings: KeeperSettings, over: threading.Event) -> Iterator[None]:
         stack.callback(wakeups.close)
         if settings.metrics_port:
             _serve_metrics(settings, stack)
-        known = LedgerIndex({one.ledger.name: one.ledger for one in kept}).known
+        ledgers = {one.ledger.name: one.ledger for one in kept}
+        known = LedgerIndex(ledgers).known
         sweeper = ResultSweeper(ResultFiles(settings.results), known)
         if len(kept) == 1:
-            kept[0].start(settings, stack, wakeups, over)
+            kept[0].start(settings, stack, wakeups, ledgers, over)
         else:
             for one in kept:
                 thread = threading.Thread(
                     target=one.start_in_time,
-                    args=(settings, stack, wakeups, over),
+                    args=(settings, stack, wakeups, ledgers, over),
                     name=f"start {one.ledger.name}",
                     daemon=True,
                 )
@@ -148,6 +151,7 @@ class _Kept:
         settings: KeeperSettings,
         stack: ExitStack,
         wakeups: WakeupSender,
+        ledgers: Mapping[str, Ledger],
         over: threading.Event,
     ) -> None:
         """Start the duties once the ledger answers, unless the keeper stops before.
@@ -161,12 +165,16 @@ class _Kept:
             return
         if self.several:
             self.ledger.epoch.check_name(self.ledger.name)
-        for duty in self._duties(settings, stack, wakeups):
+        for duty in self._duties(settings, stack, wakeups, ledgers):
             duty.start()
             stack.callback(duty.stop, timeout_s=_STOP_S)
 
     def _duties(
-        self, settings: KeeperSettings, stack: ExitStack, wakeups: WakeupSender
+        self,
+        settings: KeeperSettings,
+        stack: ExitStack,
+        wakeups: WakeupSender,
+        ledgers: Mapping[str, Ledger],
     ) -> list[Periodic]:
         ledger = self.ledger
         # Workers send three heartbeats in a lease, and one may itself be slow to arrive.
@@ -205,6 +213,8 @@ class _Kept:
             ("fit", fitter.step, _FIT_EVERY_S, _nothing),
             ("retain", retention.step, _EVERY_S, _nothing),
         ]
+        if self.several:
+            steps.append(("move", Mover(ledger, ledgers).step, _EVERY_S, _nothing))
         where = f" {ledger.name}" if self.several else ""
         return [
             Periodic(name + where, step, every_s=every_s, after_round=after)

@@ -49,6 +49,7 @@ def submit(
         deadline_s=deadline_s,
         keep_s=keep_s,
         trace=tracing.current(),
+        collection=getattr(params, "collection", None),
     )
     return ledger.jobs.accept(job)
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from verso_core.errors import CollectionBusy
 from verso_core.jobs import Filter, Kind, Queue, cut
 from verso_core.jobs.documents import DeleteMatchingParams, parts_of
 from verso_ledger import Ledger, NewJob
@@ -51,7 +52,10 @@ class Retention:
             days = collection.retention_days
             if days is None or self._submitted.get(name) == (span, days):
                 continue
-            submitted += self._submit(name, collection.name, span=span, days=days)
+            try:
+                submitted += self._submit(name, collection.name, span=span, days=days)
+            except CollectionBusy:  # it moves to another ledger: a later round tries again
+                continue
             self._submitted[name] = (span, days)
         return submitted
 
@@ -66,6 +70,7 @@ class Retention:
             tenant=TENANT,
             idempotency=(f"retention-{own}-{span}-{days}", "retention"),
             keep_s=_KEEP_S,
+            collection=name,
         )
         accepted = self._ledger.jobs.accept(job)
         if not accepted.replayed:

@@ -83,7 +83,7 @@ class Scrubber:
 
     def _submit_next(self, state: Scrub) -> None:
         """Submit the next buckets of a pass if they are due; end the pass if none are left."""
-        collections = self._ledger.documents.collections()
+        collections = self._ledger.documents.here()
         following = _next(state.collection, state.bucket, collections)
         if following is None:
             if self._ledger.scrub.move(state.turn, Move(end=True)):
@@ -103,7 +103,7 @@ class Scrubber:
 
     def _submit_recent(self, state: Scrub, recent: Recent) -> None:
         """Submit the next buckets of the walk over recent documents; end it if none are left."""
-        collections = self._ledger.documents.collections()
+        collections = self._ledger.documents.here()
         following = _next(recent.collection, recent.bucket, collections)
         if following is None:
             over = dict.fromkeys(_RECENT)

@@ -319,6 +319,9 @@ def ledgers(
     drain: Annotated[
         str | None, typer.Option(help="Make no new collection on the ledger of this name.")
     ] = None,
+    move: Annotated[
+        bool, typer.Option("--move", help="With --drain: move what it has to the others.")
+    ] = False,
     open_: Annotated[
         str | None, typer.Option("--open", help="Make new collections on it again.")
     ] = None,
@@ -328,12 +331,36 @@ def ledgers(
     with client(context) as platform:
         found = platform.ledgers()
         if drain is not None:
-            found = platform.drain_ledger(drain)
+            found = platform.drain_ledger(drain, move=move)
         if open_ is not None:
             found = platform.drain_ledger(open_, draining=False)
     print_json(found) if as_json else render.ledgers(out(), found)
     if not all(one.answers for one in found):
         raise typer.Exit(1)
+
+
+def move(
+    context: typer.Context,
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="Name of the ledger that gets it; without it: show the move.")
+    ] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Give the move up.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Move a collection to another ledger while it is used."""
+    with client(context) as platform:
+        if stop:
+            found = platform.end_move(collection)
+        elif ledger is None:
+            found = platform.move_state(collection)
+        else:
+            found = platform.move(collection, ledger)
+        while wait and ledger is not None and found.ended is None:
+            time.sleep(_LOOK_S)
+            found = platform.move_state(collection)
+    print_json(found) if as_json else render.move(out(), found)
 
 
 def migrate(

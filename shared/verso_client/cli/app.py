@@ -330,7 +330,7 @@ def evaluate_retrieval(
 for panel, commands in (
     (TEXTS, (heads.answer,)),
     (HEADS, (heads.classify, heads.score, heads.rerank, heads.heads, convert)),
-    (CONTENTS, (admin.stats, facets, admin.scrub, admin.migrate, admin.ledgers)),
+    (CONTENTS, (admin.stats, facets, admin.scrub, admin.migrate, admin.ledgers, admin.move)),
     (PLATFORM, (doctor, open_console, mcp)),
 ):
     for command in commands:

@@ -21,6 +21,7 @@ from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.job import Job, JobEvent, LedgerView
 from verso_core.jobs.migrate import MigrationState
+from verso_core.jobs.moves import MoveView
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found, Hit
@@ -317,6 +318,18 @@ def migration(console: Console, found: MigrationState) -> None:
         console.print(f"cannot be read: {one}", style="red", markup=False)
 
 
+def move(console: Console, found: MoveView) -> None:
+    """Show a move to another ledger, and why it waits."""
+    state = found.stage.value if found.ended else f"{found.stage}, {found.part:.1%} copied"
+    table = Table(f"move of {found.collection}", state)
+    table.add_row("from, to", f"{found.source}, {found.target}")
+    table.add_row("copied", f"{found.bytes_copied / 2**20:,.1f} MiB")
+    table.add_row("writes waited", f"{found.paused_s:,.1f} s")
+    if found.reason is not None:
+        table.add_row("waits", found.reason.value.replace("_", " "))
+    console.print(table)
+
+
 def scrub(console: Console, found: ScrubState) -> None:
     """Show the newest pass of the scrub, and what it found damaged."""
     state = "ended" if found.number else "none yet"
@@ -343,6 +356,8 @@ def ledgers(console: Console, found: Sequence[LedgerView]) -> None:
     table = Table("ledger", "collections", "memory", "of", "")
     for one in found:
         state = "draining" if one.draining else ""
+        if one.leaving:
+            state += f" {one.leaving:,} leave"
         sizes = [
             "-" if size is None else f"{size / 2**20:,.0f} MiB"
             for size in (one.bytes_memory, one.bytes_memory_limit)

@@ -12,6 +12,7 @@ from verso_core.jobs import CollectionRequest, MigrateRequest
 from verso_core.jobs.collections import CollectionInfo, Statistics
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.migrate import MigrationState
+from verso_core.jobs.moves import MoveRequest, MoveView
 from verso_core.jobs.scrub import ScrubState
 
 
@@ -71,6 +72,24 @@ def migration(name: str) -> Steps[MigrationState]:
 def end_migration(name: str) -> Steps[None]:
     """Remove the old side of a finished migration, or abort an unfinished one."""
     yield from answered_one(Call("DELETE", path_of("collections", name, "migrate")))
+
+
+def move(name: str, ledger: str) -> Steps[MoveView]:
+    """Start a collection's move to another ledger."""
+    reply = yield post(path_of("collections", name, "move"), MoveRequest(ledger=ledger))
+    return MoveView.model_validate(reply.json())
+
+
+def move_state(name: str) -> Steps[MoveView]:
+    """Return the state of a collection's newest move."""
+    reply = yield Call("GET", path_of("collections", name, "move"))
+    return MoveView.model_validate(reply.json())
+
+
+def end_move(name: str) -> Steps[MoveView]:
+    """Give up a collection's move."""
+    reply = yield Call("DELETE", path_of("collections", name, "move"))
+    return MoveView.model_validate(reply.json())
 
 
 def scrub(*, now: bool) -> Steps[ScrubState]:

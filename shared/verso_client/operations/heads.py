@@ -216,9 +216,9 @@ def ledgers() -> Steps[list[LedgerView]]:
     return list(LedgerList.model_validate(reply.json()).ledgers)
 
 
-def drain(ledger: str, *, draining: bool) -> Steps[list[LedgerView]]:
+def drain(ledger: str, *, draining: bool, move: bool) -> Steps[list[LedgerView]]:
     """Make no new collection on a ledger, or make them there again; return the ledgers."""
-    change = LedgerChange(draining=draining)
+    change = LedgerChange(draining=draining, move=move)
     reply = yield replace(post(path_of("ledgers", ledger), change), method="PATCH")
     return list(LedgerList.model_validate(reply.json()).ledgers)
 

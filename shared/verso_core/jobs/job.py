@@ -335,6 +335,9 @@ class LedgerView(OpenModel):
     answers: bool
     draining: bool = Field(description="no new collection is made on it")
     collections: int = Field(description="of all callers, as read last")
+    leaving: int | None = Field(
+        default=None, description="of them, those that are being moved to other ledgers"
+    )
     bytes_memory: int | None = Field(description="that its data takes")
     bytes_memory_limit: int | None = Field(description="that it may take")
 
@@ -349,6 +352,9 @@ class LedgerChange(StrictModel):
     """Body of ``PATCH /v1/ledgers/{name}``."""
 
     draining: bool = Field(description="whether new collections are made on others only")
+    move: bool = Field(
+        default=False, description="with draining: move its collections to the others as well"
+    )
 
 
 class WebhookRequest(StrictModel):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from verso_core.errors import (
     BodyTooLarge,
+    CollectionBusy,
     IdempotencyConflict,
     LedgerBehind,
     LedgerUnavailable,
@@ -100,6 +101,7 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
     ]  # fmt: skip
     moved = job.moved
     args += ["", b"", 0, 0] if moved is None else [moved.uid, moved.source, moved.begin, moved.end]
+    args.append(" ".join(["r" if job.kind.is_read else "w", *job.concerned]))
     for part in job.slices:
         size = len(part.payload)
         cost = size if part.cost is None else part.cost
@@ -141,6 +143,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         QueueFull: the queue holds as much as it may.
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
+        CollectionBusy: a collection that it concerns moves to another ledger, or has moved.
         IdentityKnown: an identity was accepted meanwhile.
         SourceMoved: the source of its lines stands elsewhere.
         WebhookUnknown: the tenant has no webhook of the id given.
@@ -156,6 +159,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise _queue_full(reply)
     if word == "missing":
         raise LedgerUnavailable("the request took too long to come in")
+    if word == "moving":
+        raise CollectionBusy("the collection is being moved to another ledger")
     if word == "known":
         raise IdentityKnown
     if word == "elsewhere":

@@ -15,6 +15,11 @@ def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def has_moved(state: bytes | None) -> bool:
+    """Whether a collection has left a ledger, by what the ledger keeps of it under ``shut``."""
+    return state is not None and state[1:2] != b" "
+
+
 def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:
     """Read the whole numbers of a hash; other values are left out."""
     return {text(k): int(v) for k, v in rows.items() if v.lstrip(b"-").isdigit()}

@@ -8,7 +8,7 @@ when it was written, until everything is counted again (``count.lua``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from uuid import UUID
 
@@ -109,6 +109,14 @@ class Documents:
             rows, aliases, hidden = pipe.execute()
         return collection_rows.collections(rows, aliases=aliases, hidden=hidden)
 
+    def here(self) -> dict[str, Collection]:
+        """Return the collections that have not moved to another ledger, as :meth:`collections`."""
+        found = self.collections()
+        with translated():
+            shut = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("shut")))
+        gone = {scalars.text(field) for field, state in shut.items() if scalars.has_moved(state)}
+        return {name: one for name, one in found.items() if f"n:{name}" not in gone}
+
     def collection(self, name: str) -> Collection:
         """Return one collection by its own name.
 
@@ -182,7 +190,7 @@ class Documents:
             if codec_id in old.artifacts:
                 return old.artifacts.index(codec_id)
             new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
-            self._run("collection_swap", [name, stored, collection_rows.dump(new)])
+            self._swapped(name, stored, new)
 
     def collection_change(
         self, name: str, change: Callable[[Collection], Collection]
@@ -199,7 +207,7 @@ class Documents:
         while True:
             stored = self._collection_json(name)
             changed = change(collection_rows.load(stored))
-            if self._run("collection_swap", [name, stored, collection_rows.dump(changed)]):
+            if self._swapped(name, stored, changed):
                 return changed
 
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
@@ -222,6 +230,8 @@ class Documents:
         """
         uid, buckets = self._locations.find(name, fresh=True)
         reply = self._run("collection_delete", [name, uid, buckets, by])
+        if reply == b"busy":
+            raise CollectionBusy("the collection is being moved to another ledger")
         if reply == b"frozen":
             raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
         if reply == b"read_only":
@@ -407,6 +417,17 @@ class Documents:
                 return
             uid, _ = self._locations.find(collection, fresh=True)
             self._redis.zrem(key("orphans"), *(f"{uid}:{point.hex}" for point in points))
+
+    def _swapped(self, name: str, stored: bytes, new: Collection) -> bool:
+        """Replace a collection's settings if they are as stored; return whether they were.
+
+        Raises:
+            CollectionBusy: it is being moved to another ledger.
+        """
+        reply = self._run("collection_swap", [name, stored, collection_rows.dump(new)])
+        if reply == b"busy":
+            raise CollectionBusy("the collection is being moved to another ledger")
+        return bool(reply)
 
     def _collection_json(self, name: str) -> bytes:
         with translated():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import cast
 
-from verso_core.errors import CollectionUnknown, LedgerBehind
+from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import MAX_SLOT
@@ -137,6 +137,8 @@ class Generations:
         reply = self._run(step, args)
         if reply == b"read_only":
             raise LedgerBehind
+        if reply == b"busy":
+            raise CollectionBusy("the collection is being moved to another ledger")
         return bool(reply)
 
     def _uid(self, name: str) -> str:

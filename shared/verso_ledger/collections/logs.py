@@ -18,7 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from verso_core.crc import flipped
-from verso_core.errors import CollectionUnknown, LedgerBehind, RecordCorrupt, RequestInvalid
+from verso_core.errors import (
+    CollectionBusy,
+    CollectionUnknown,
+    LedgerBehind,
+    RecordCorrupt,
+    RequestInvalid,
+)
 from verso_core.segments import (
     LinesDelete,
     LinesWrite,
@@ -79,6 +85,7 @@ def reserved(reply: Any) -> Reserved:
     """Read the reply of ``reserve.lua``.
 
     Raises:
+        CollectionBusy: it is being moved to another ledger, or has moved.
         CollectionUnknown: there is no such collection.
         LedgerBehind: the ledger is read-only.
         RecordCorrupt: which number comes next in the stream is not known any more.
@@ -88,6 +95,8 @@ def reserved(reply: Any) -> Reserved:
         match scalars.text(reply):
             case "read_only":
                 raise LedgerBehind
+            case "moving":
+                raise CollectionBusy("the collection is being moved to another ledger")
             case "damaged":
                 raise RecordCorrupt("expected the numbers of a stream, got other bytes")
             case "crowded":
@@ -388,12 +397,15 @@ def _checked(reply: bytes) -> str:
     """Return the word of a reply.
 
     Raises:
+        CollectionBusy: the collection is being moved to another ledger.
         CollectionUnknown: the collection is gone.
         LedgerBehind: the ledger is read-only.
     """
     word = scalars.text(reply)
     if word == "read_only":
         raise LedgerBehind
+    if word == "busy":
+        raise CollectionBusy("the collection is being moved to another ledger")
     if word == "gone":
         raise CollectionUnknown("the collection is gone")
     return word

@@ -28,6 +28,7 @@ class Placements:
     def __init__(self, client: Redis, scripts: AsyncScripts) -> None:
         self._redis = client
         self._replicas = scripts.replicas
+        self._run = scripts.run
 
     async def of(self, collection: str) -> str | None:
         """Return the name of the ledger that a collection is placed on."""
@@ -47,6 +48,11 @@ class Placements:
                 self._replicas.ask(pipe)
                 replies = self._replicas.check(await pipe.execute())
         return scalars.text(replies[1])
+
+    async def replace(self, collection: str, seen: str, ledger: str) -> str:
+        """Place a collection again, if it is placed as seen; return the ledger it is placed on."""
+        args: list[scalars.Arg] = [key("placements"), collection, seen, ledger]
+        return scalars.text(await self._run("place_again", args))
 
     async def drained(self) -> frozenset[str]:
         """Return the names of the ledgers that get no new collection."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from redis.asyncio import Redis
 
-from verso_core.errors import CollectionUnknown
+from verso_core.errors import CollectionBusy, CollectionUnknown
 from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.events.job_events import JobEvents, JobWaiter
@@ -46,11 +46,15 @@ class Arrivals:
         """Return the uid of a collection's lines, which a migration does not change.
 
         Raises:
+            CollectionBusy: it has moved to another ledger.
             CollectionUnknown: there is no such collection.
         """
         with translated():
             own = await cast("Any", self._redis.hget(key("aliases"), collection)) or collection
             uid = await cast("Any", self._redis.hget(key("uids"), own))
+            shut = await cast("Any", self._redis.hget(key("shut"), f"n:{collection}"))
+        if scalars.has_moved(shut):
+            raise CollectionBusy("the collection has just moved to another ledger")
         if uid is None:
             raise CollectionUnknown(f"no collection {collection!a}")
         return scalars.text(uid).partition(".")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from verso_core.errors import CollectionUnknown, LedgerUnavailable
+from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerUnavailable
 from verso_ledger.names import ledger_of
 from verso_ledger.sync_client import Ledger
 
@@ -38,16 +38,23 @@ class LedgerIndex:
         """Return the ledger that has a collection.
 
         Raises:
+            CollectionBusy: it is between two ledgers at this moment.
             CollectionUnknown: none has it.
             LedgerUnavailable: none that answers has it, and one does not answer.
         """
         error: LedgerUnavailable | None = None
+        left = False
         for ledger in self._ledgers.values():
             try:
-                if name in ledger.documents.collections():
+                if name not in ledger.documents.collections():
+                    continue
+                if not ledger.moves.has_left(name):
                     return ledger
+                left = True
             except LedgerUnavailable as exc:
                 error = exc
         if error is not None:
             raise error
+        if left:
+            raise CollectionBusy(f"{name!r} is being moved to another ledger")
         raise CollectionUnknown(f"no collection {name!r}")

@@ -6,6 +6,8 @@
 3. A collection that no ledger lists is made where the home ledger says that it is placed, or else
    on the ledger with the most free memory.
 4. Jobs without a collection are spread over the ledgers that answer.
+5. While a collection moves, its ledger refuses writes for some seconds; once it has moved, all. Who
+   is refused reads the lists again, and asks again (:meth:`Ledgers.while_moving`).
 
 A ledger that did not answer is **away** until it answers a question that is asked once a second.
 Only what needs that ledger waits for it. With one ledger nothing of this costs anything.
@@ -18,14 +20,15 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from verso_core.errors import JobUnknown, LedgerUnavailable
+from verso_core.errors import CollectionBusy, JobUnknown, LedgerUnavailable
 from verso_core.jobs import Collection, Kind
 from verso_core.settings import LedgerAddress
 from verso_ledger.async_client import AsyncLedger
+from verso_ledger.collections.moves import REMEMBERED_S, Listed
 from verso_ledger.durability import Server
 from verso_ledger.models import NewJob
 from verso_ledger.names import ledger_of
@@ -38,6 +41,10 @@ collections is chosen, so that many new ones do not all go to one."""
 _AT_HOME = frozenset({Kind.TRAIN, Kind.MODELS})
 """Kinds without a collection whose parts follow the home ledger."""
 
+_NONE = Listed({})
+_MOVING_S = 10.0
+"""How long a request waits for a collection that moves."""
+_AGAIN_S = 0.1
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -54,7 +61,7 @@ class Ledgers:
         self.home = ledgers[0]
         self._all = {one.name: one for one in ledgers}
         self._at_home = frozenset(at_home)
-        self._held: dict[str, Mapping[str, Collection]] = {}
+        self._held: dict[str, Listed] = {}
         self._where: dict[str, AsyncLedger] = {}
         self._draining: frozenset[str] = frozenset()
         self._away: dict[str, asyncio.Task[None]] = {}
@@ -148,21 +155,77 @@ class Ledgers:
             placed = await self._ask(
                 self.home, lambda home: home.placements.place(name, chosen.name)
             )
+        elif placed not in self._all and placed in self._draining and not self._away:
+            placed = await self._placed_again(name, placed)
         return self._named(placed)
 
+    async def _placed_again(self, name: str, removed: str) -> str:
+        """Place a name that no ledger has, and that was last on one that was drained and removed.
+
+        A ledger that this process alone does not know of is not drained: it may have the name.
+        """
+        chosen = await self._roomiest()
+        await self._ask(chosen, lambda one: one.moves.reopen(name))
+        return await self._ask(
+            self.home, lambda home: home.placements.replace(name, removed, chosen.name)
+        )
+
     async def for_job(self, job: NewJob) -> AsyncLedger:
-        """Return the ledger that takes a job in.
+        """Return the ledger that takes a job in: the one that its id says, if it has one.
 
         Raises:
             LedgerUnavailable: no ledger can.
         """
         if not self.several:
             return self.home
+        if job.job_id is not None:
+            return self.of_job(job.job_id)
         if job.kind is Kind.COLLECTION_CREATE and job.collection is not None:
             return await self.for_new(job.collection)
         if job.collection is not None:
             return await self.of_collection(job.collection)
         return self.home if job.kind in _AT_HOME else self._next(job)
+
+    async def while_moving(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what is asked for; ask again while a collection moves to another ledger.
+
+        Raises:
+            CollectionBusy: it did not end in time.
+        """
+        until = time.monotonic() + _MOVING_S
+        while True:
+            try:
+                return await ask()
+            except CollectionBusy:
+                if not self.several or time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+            await self.collections()
+
+    async def at(self, name: str, ask: Callable[[AsyncLedger], Awaitable[T]]) -> T:
+        """Return what the ledger of a collection answers, wherever the collection moves meanwhile.
+
+        Raises:
+            CollectionBusy: it moves, and that did not end in time.
+        """
+
+        async def at_its_ledger() -> T:
+            return await ask(await self.of_collection(name))
+
+        return await self.while_moving(at_its_ledger)
+
+    async def roomiest(self, *, but: str) -> AsyncLedger:
+        """Return the ledger with the most free memory that a collection of another may move to.
+
+        Raises:
+            LedgerUnavailable: there is none.
+        """
+        await self.collections()
+        return await self._roomiest(but=but)
+
+    def stays_home(self, name: str) -> bool:
+        """Whether a collection is always on the home ledger."""
+        return name in self._at_home
 
     def failed(self, ledger: AsyncLedger) -> None:
         """Note that a ledger did not answer; it is asked again until it does."""
@@ -203,18 +266,37 @@ class Ledgers:
         """
         if not self.several:
             return await self.home.collections()
-        self._held |= await self.each(lambda one: one.collections())
+        self._held |= await self.each(lambda one: one.listed())
         with suppress(LedgerUnavailable):  # that of before holds while the home ledger is away
             if self.home.name not in self._away:
                 self._draining = await self._ask(self.home, lambda home: home.placements.drained())
         merged: dict[str, Collection] = {}
         where: dict[str, AsyncLedger] = {}
-        for one in self.all:
-            for name, collection in self._held.get(one.name, {}).items():
-                if name not in merged:
-                    merged[name], where[name] = collection, one
+        for left in (False, True):  # where one has moved from it is listed for a while
+            for one in self.all:
+                listed = self._held.get(one.name, _NONE)
+                for name, collection in listed.collections.items():
+                    if name not in merged and (name in listed.moved) is left:
+                        merged[name], where[name] = collection, one
         self._where = where
         return dict(sorted(merged.items()))
+
+    async def earlier(self, name: str) -> list[AsyncLedger]:
+        """Return the ledgers that had a collection lately: they know idempotency keys of it.
+
+        Raises:
+            LedgerUnavailable: no ledger answers.
+        """
+        if not self.several:
+            return []
+        if name not in self._where:
+            await self.collections()
+        if (ledger := self._where.get(name)) is None:
+            return []
+        oldest = time.time() - REMEMBERED_S
+        came = self._held[ledger.name].came.get(name, ())
+        names = dict.fromkeys(one.ledger for one in came if one.left >= oldest)
+        return [self._all[one] for one in names if one in self._all and one != ledger.name]
 
     async def check_answers(self, name: str) -> None:
         """Check that a collection which no ledger lists is on none that is away.
@@ -236,7 +318,8 @@ class Ledgers:
 
     def holds(self, ledger: str) -> int:
         """Return how many collections a ledger has, as read last."""
-        return len(self._held.get(ledger, {}))
+        listed = self._held.get(ledger, _NONE)
+        return len(listed.collections.keys() - listed.moved)
 
     async def servers(self) -> dict[str, Server]:
         """Return the state of each server that answers, read at most once a second."""
@@ -245,7 +328,7 @@ class Ledgers:
             self._asked_at = time.monotonic()
         return self._servers
 
-    async def _roomiest(self) -> AsyncLedger:
+    async def _roomiest(self, *, but: str | None = None) -> AsyncLedger:
         """Return the ledger with the most free memory of those that new collections may go to.
 
         Raises:
@@ -254,7 +337,7 @@ class Ledgers:
         free = {
             name: max(0, server.memory_limit_bytes - server.memory_bytes)
             for name, server in (await self.servers()).items()
-            if name not in self._draining
+            if name not in self._draining and name != but
         }
         if not free:
             raise LedgerUnavailable("every ledger is away or draining")

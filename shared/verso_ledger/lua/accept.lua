@@ -4,12 +4,13 @@
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
 -- (0: as all others); uid ('' none) and hash of the source that the lines are of, where it must stand, where it
--- stands then; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
+-- stands then; w or r, whether it may write, and the collections that it concerns as users know them, with spaces
+-- between; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
 -- there are any (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is;
--- or elsewhere and where the source stands.
-local FIRST, STEP = 25, 5
+-- or elsewhere and where the source stands; or moving, if a collection moves to another ledger or has moved.
+local FIRST, STEP = 26, 5
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
@@ -35,6 +36,10 @@ if ARGV[5] ~= '' then
     if v[2] == ARGV[6] then return no('dup', v[1]) end
     return no('conflict', v[1])
   end
+end
+local writes, concerned = string.match(ARGV[25], '^(%a) (.*)$')
+for name in string.gmatch(concerned or '', '%S+') do
+  if shut('n:' .. name, writes == 'w') then return no('moving') end
 end
 if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then return no('nohook') end
 for n = 0, staged and count - 1 or -1 do

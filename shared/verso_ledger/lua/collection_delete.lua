@@ -4,6 +4,7 @@
 -- own names whose vectors may go. Refused while a backup copies its points.
 if redis.call('EXISTS', K.frozen) == 1 then return 'frozen' end
 if read_only() then return 'read_only' end
+if shut('o:' .. ARGV[1], true) then return 'busy' end
 local own, uid, by = ARGV[1], ARGV[2], tonumber(ARGV[4])
 if redis.call('HGET', K.uids, own) ~= uid then return {} end
 if by > 0 and by < tonumber(uid) then return 'younger' end

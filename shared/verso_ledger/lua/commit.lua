@@ -18,7 +18,7 @@ if not writes then return 'moved' end
 for _, w in ipairs(writes) do
   -- Done for a collection that a migration has replaced, or is about to: to be done again.
   local mark = w.uid ~= '' and w.uid or 'gone:' .. w.collection
-  if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
+  if redis.call('SISMEMBER', K.sealed, mark) == 1 or shut('o:' .. w.collection, true) then return 'sealed' end
 end
 -- Worked out from entries that are not stored any more: to be done again.
 for _, w in ipairs(writes) do
@@ -30,7 +30,7 @@ end
 if segments > 0 then
   local own = ARGV[segments_at + 1]
   local mark = redis.call('HGET', K.uids, own) or 'gone:' .. own
-  if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
+  if redis.call('SISMEMBER', K.sealed, mark) == 1 or shut('o:' .. own, true) then return 'sealed' end
 end
 if #writes + segments > 0 and not numbered(sid, s) then
   make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")

@@ -4,6 +4,20 @@
 -- short reads as an old one: damage must not keep a later write of the document out.
 local LONG, VERIFIED = 8, 16
 
+-- Both sides of a migration have the same lines: their keys are named by the part of the uid that both have. Vectors of
+-- statements are of one side, and are named by its whole uid.
+local function born(uid) return uid and string.match(uid, '^%d+') end
+
+local followed = {} -- uid -> whether its changes are noted
+-- Notes that a bucket (d:bucket) or a segment (s:stream:first) of a collection has changed, where the collection is
+-- being copied to another ledger.
+local function touch(uid, unit)
+  uid = born(uid)
+  if followed[uid] == nil then followed[uid] = redis.call('SISMEMBER', K.tracked, uid) == 1 end
+  if not followed[uid] then return end
+  redis.call('ZADD', K.marks .. uid, redis.call('HINCRBY', K.totals, 'marks', 1), unit) -- never the same again
+end
+
 local function entry_seq(entry)
   local seq = 0
   for i = 2, 7 do seq = seq * 256 + (string.byte(entry, i) or 0) end
@@ -48,25 +62,39 @@ local function user_name(own)
   return own
 end
 
--- Makes what stands under an own name invisible at once. drop.lua sweeps its keys; its vectors are
--- garbage of no document, so that they go even if the caller ends here.
+-- Takes what stands under an own name out of this ledger at once, but for its vectors; drop.lua sweeps its keys.
+local function take_away(own, uid, buckets)
+  redis.call('HDEL', K.uids, own)
+  redis.call('HDEL', K.collections, own)
+  redis.call('UNLINK', K.tombs .. uid, K.counts .. uid)
+  for _, generation in ipairs(redis.call('HKEYS', K.generations .. uid)) do
+    redis.call('UNLINK', K.tables .. generation)
+  end
+  redis.call('UNLINK', K.generations .. uid)
+  redis.call('SREM', K.sealed, uid)
+  redis.call('RPUSH', K.dropped, uid .. ' ' .. buckets .. ' 0')
+  redis.call('SREM', K.hidden, own)
+  local name = user_name(own)
+  if name ~= own then redis.call('HDEL', K.aliases, name) end
+end
+
+-- Makes what stands under an own name invisible at once. Its vectors are garbage of no document, so that they go even
+-- if the caller ends here.
 local function raze(own, buckets)
   local uid = redis.call('HGET', K.uids, own)
-  if uid then
-    redis.call('HDEL', K.uids, own)
-    redis.call('HDEL', K.collections, own)
-    redis.call('UNLINK', K.tombs .. uid, K.counts .. uid)
-    for _, generation in ipairs(redis.call('HKEYS', K.generations .. uid)) do
-      redis.call('UNLINK', K.tables .. generation)
-    end
-    redis.call('UNLINK', K.generations .. uid)
-    redis.call('SREM', K.sealed, uid)
-    redis.call('RPUSH', K.dropped, uid .. ' ' .. buckets .. ' 0')
-  end
+  if uid then take_away(own, uid, buckets) end
   discard(own, '', '')
   redis.call('SREM', K.hidden, own)
   local name = user_name(own)
   if name ~= own then redis.call('HDEL', K.aliases, name) end
+end
+
+-- Whether a collection is being migrated, or keeps the old side of a migration.
+local function migrating(name)
+  local row = redis.call('HGET', K.migrations, name)
+  if not row then return false end
+  local state = cjson.decode(row)
+  return state.stage ~= 'done' or (state.source ~= state.target and not state.old_removed)
 end
 
 local function stored_entry(uid, bucket, document)
@@ -196,6 +224,7 @@ end
 local function put_document(w, old)
   count_entry(w.uid, w.bucket, old, -1)
   count_entry(w.uid, w.bucket, w.long ~= '' and w.long or w.short, 1)
+  touch(w.uid, 'd:' .. w.bucket)
   local name = w.uid .. ':' .. w.document
   redis.call('HSET', K.docs .. w.uid .. ':' .. w.bucket, w.document, w.short)
   if w.long ~= '' then redis.call('SET', K.long .. name, w.long) else redis.call('UNLINK', K.long .. name) end
@@ -205,6 +234,7 @@ end
 
 local function take_document(w, old)
   count_entry(w.uid, w.bucket, old, -1)
+  touch(w.uid, 'd:' .. w.bucket)
   local name = w.uid .. ':' .. w.document
   redis.call('HDEL', K.docs .. w.uid .. ':' .. w.bucket, w.document)
   redis.call('UNLINK', K.long .. name, K.text .. name)

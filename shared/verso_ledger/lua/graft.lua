@@ -7,6 +7,7 @@ if redis.call('HGET', K.uids, source) ~= uid then return 'moved' end
 local writes = read_writes(6, 1)
 if not writes then return 'moved' end
 local w = writes[1]
+if shut('o:' .. w.collection, true) then return 'stale' end
 local _, head = stored_entry(uid, bucket, document)
 if (head and tostring(entry_seq(head)) or '') ~= ARGV[5] then return 'stale' end
 local mine = w.long ~= '' and w.long or w.short

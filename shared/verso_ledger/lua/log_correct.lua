@@ -2,6 +2,7 @@
 -- damaged one, or a segment whose blocks move to cold storage. ARGV: own name, uid, kind of key, where (index, field,
 -- stream:first, field's name), what is there, what replaces it. Returns whether it was replaced.
 if read_only() then return 'read_only' end
+if shut('o:' .. ARGV[1], true) then return 'busy' end
 local uid, kind, where, old, new = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if lines_uid(ARGV[1]) ~= uid then return 'gone' end
 if kind == 'shapes' or kind == 'statements' then
@@ -26,6 +27,7 @@ else -- segment, gone
   local name = (kind == 'gone' and K.gone or K.segment) .. uid .. ':' .. where
   if redis.call('GET', name) ~= old then return 'moved' end
   redis.call('SET', name, new)
+  touch(uid, 's:' .. where)
   if kind == 'segment' then
     log_add(uid, 'bytes', #new - #old)
     local more = cold_size(new) - cold_size(old)

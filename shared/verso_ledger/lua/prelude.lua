@@ -140,6 +140,17 @@ local function read_only()
   return redis.call('EXISTS', K.halted) == 1
 end
 
+-- Whether a collection of this ledger takes no such work now, as it moves to another ledger or has moved. The field is
+-- n: and the name as users know it, for what is accepted, or o: and the own name, for what is stored. Writes are
+-- accepted again when the time of the move is over, unless the collection has moved by then.
+local function shut(field, writes)
+  local state = redis.call('HGET', K.shut, field)
+  if not state then return false end
+  local till = tonumber(string.match(state, '^%a (%d+)$'))
+  if not till then return true end
+  return writes and till > now
+end
+
 -- Work that changes what is stored; all else only reads.
 local WRITES = { ingest = true, ingest_lines = true, delete = true, update = true, delete_matching = true,
   collection_change = true, collection_create = true, collection_delete = true,

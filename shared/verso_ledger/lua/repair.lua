@@ -5,6 +5,7 @@ if read_only() then return 'stale' end
 local writes = read_writes(2, 1)
 if not writes then return 'moved' end
 local w, judged = writes[1], ARGV[1]
+if shut('o:' .. w.collection, true) then return 'stale' end
 local mine = w.long ~= '' and w.long or w.short
 local stored = stored_entry(w.uid, w.bucket, w.document)
 if stored == mine and mine ~= judged then return 'done' end -- our own call, repeated

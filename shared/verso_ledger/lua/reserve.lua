@@ -3,6 +3,7 @@
 -- A stream is stored as a check of all that follows and of the labels, its number, and that of its next line. A line
 -- that got a number twice would be lost, so a flipped bit of it is corrected first.
 if read_only() then return 'read_only' end
+if shut('n:' .. ARGV[1], true) then return 'moving' end
 local own = redis.call('HGET', K.aliases, ARGV[1]) or ARGV[1]
 local uid = lines_uid(own)
 if not uid then return 'unknown' end

@@ -1,9 +1,5 @@
 -- Segments of lines. Stands before every script, behind the entries.
 
--- Both sides of a migration have the same lines: their keys are named by the part of the uid that both have. Vectors of
--- statements are of one side, and are named by its whole uid.
-local function born(uid) return uid and string.match(uid, '^%d+') end
-
 -- The uid of the lines of a collection by its own name; nil if it is gone.
 local function lines_uid(own) return born(redis.call('HGET', K.uids, own)) end
 
@@ -35,6 +31,7 @@ end
 -- Writes one segment. `member` describes it in the list of segments; see verso_ledger.collections.logs.
 local function put_segment(uid, stream, first, member, data)
   redis.call('SET', K.segment .. segment_name(uid, stream, first), data)
+  touch(uid, 's:' .. stream .. ':' .. first)
   redis.call('ZADD', K.segments .. uid, newest_segment(uid) + 1, member)
   log_add(uid, 'bytes', #data)
   if cold_size(data) > 0 then log_add(uid, 'cold', cold_size(data)) end
@@ -46,6 +43,7 @@ local function take_segment(uid, stream, first, member)
   log_less(uid, 'cold', cold_size(redis.call('GETRANGE', name, 0, 4)))
   log_add(uid, 'masks', -redis.call('EXISTS', K.gone .. segment_name(uid, stream, first)))
   redis.call('UNLINK', name, K.gone .. segment_name(uid, stream, first))
+  touch(uid, 's:' .. stream .. ':' .. first)
   redis.call('ZREM', K.segments .. uid, member)
   log_add(uid, 'r', 1)
 end

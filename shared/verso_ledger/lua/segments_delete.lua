@@ -4,6 +4,7 @@
 -- A segment without a line left goes. Returns how many lines were deleted; or moved, with nothing done, if a segment
 -- or a bitmap was replaced meanwhile.
 if read_only() then return 'read_only' end
+if shut('o:' .. ARGV[1], true) then return 'busy' end
 local uid, deleted = ARGV[2], 0
 if lines_uid(ARGV[1]) ~= uid then return 0 end
 for b = 3, #ARGV, 9 do
@@ -20,6 +21,7 @@ for b = 3, #ARGV, 9 do
     log_add(uid, 'gone', -before)
     log_add(uid, 'lines', -after)
   elseif after > before then
+    touch(uid, 's:' .. stream .. ':' .. first)
     redis.call('SET', K.gone .. segment_name(uid, stream, first), ARGV[b + 5])
     if ARGV[b + 4] == '' then log_add(uid, 'masks', 1) end
     log_add(uid, 'gone', after - before)

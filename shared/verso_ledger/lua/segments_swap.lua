@@ -2,6 +2,7 @@
 -- uid, count of old ones, count of new ones; for each old one: stream, first number, member, bitmap ('' none);
 -- for each new one: stream, first number, member, data, bitmap ('' none). Returns whether they were replaced.
 if read_only() then return 'read_only' end
+if shut('o:' .. ARGV[1], true) then return 'busy' end
 local uid, old, new = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if lines_uid(ARGV[1]) ~= uid then return 'gone' end
 for i = 0, old - 1 do

@@ -20,6 +20,7 @@ for i = 0, right - 1 do
   local uid, bucket, document = ARGV[b + 1], ARGV[b + 2], ARGV[b + 3]
   local whole, head = stored_entry(uid, bucket, document)
   if head and entry_seq(head) == s.seq and not has_flag(head, VERIFIED) then
+    touch(uid, 'd:' .. bucket)
     redis.call('HSET', K.docs .. uid .. ':' .. bucket, document, marked(head) .. string.sub(head, 2))
     if not has_flag(whole, VERIFIED + 64) then count_change(uid, bucket, { verified = 1 }, 1) end
     if has_flag(head, LONG) then

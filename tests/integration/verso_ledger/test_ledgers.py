@@ -172,6 +172,30 @@ def test_a_collection_of_a_ledger_that_is_away_is_not_made_again_elsewhere(
     asyncio.run(run())
 
 
+def test_a_name_is_made_again_once_its_ledger_was_drained_and_removed(
+    pair: Pair, new_collection: Callable[..., Collection]
+) -> None:
+    """A ledger that this process alone does not know of is no removed one: it may have the name."""
+
+    async def run() -> None:
+        ledgers = pair.ledgers()
+        placements = ledgers.home.placements
+        await placements.place("c", "old")
+        pair.sync["home"].moves.scripts.client.hset("verso:shut", "n:c", "gone old")
+        with pytest.raises(LedgerUnavailable):
+            await ledgers.for_new("c")
+        await placements.drain("old", drained=True)
+        await placements.drain("b", drained=True)
+        assert (await ledgers.for_new("c")).name == "home"
+        assert await placements.of("c") == "home"
+        assert await placements.replace("c", "old", "b") == "home"
+        pair.sync["home"].documents.collection_put(new_collection("c"))
+        assert (await ledgers.for_new("c")).name == "home"
+        await ledgers.close()
+
+    asyncio.run(run())
+
+
 def test_jobs_without_a_collection_are_spread_and_a_key_stays_on_its_ledger(
     pair: Pair, new_job: Callable[..., NewJob]
 ) -> None:

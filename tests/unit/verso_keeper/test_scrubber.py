@@ -85,7 +85,7 @@ class FakeLedger:
     def depths(self) -> dict[Queue, Depth]:
         return {queue: self.busy.get(queue, Depth(0, 9, 0, 0.0)) for queue in Queue}
 
-    def collections(self) -> dict[str, Collection]:
+    def here(self) -> dict[str, Collection]:
         return {name: _collection(name) for name in self.names}
 
 

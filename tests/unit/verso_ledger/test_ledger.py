@@ -65,7 +65,9 @@ def test_every_key_is_documented() -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_full_server_refuses_only_what_adds_work(step: str) -> None:
     first = source(step, Policy()).splitlines()[0]
-    adds_work = step in ("accept", "collection_put", "generation_add", "reserve", "stage")
+    adds_work = step in (
+        *("accept", "collection_put", "generation_add", "move_put", "reserve", "stage"),
+    )
     assert first == ("#!lua" if adds_work else "#!lua flags=allow-oom")
 
 

@@ -97,6 +97,7 @@ def fetch(
             idempotency=(f"rows-{job_id}", "rows"),
             keep_s=_KEEP_S,
             trace=tracing.current(),
+            collection=name,
         )
     )
     _await(jobs, accepted.job_id, stopped)

@@ -19,7 +19,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verso_core.errors import BodyTooLarge, LedgerUnavailable, QueueFull, VersoError
+from verso_core.errors import (
+    BodyTooLarge,
+    CollectionBusy,
+    LedgerUnavailable,
+    QueueFull,
+    VersoError,
+)
 from verso_core.jobs import Kind, Queue, SliceSpec
 from verso_core.jobs.lines import LINES_BYTES
 from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
@@ -130,6 +136,7 @@ class Acceptance:
         Raises:
             QueueFull: there was no room in time; nothing was accepted.
             LedgerUnavailable: the ledger did not answer in time.
+            CollectionBusy: a collection moves to another ledger, and that did not end in time.
             VersoError: a collection is gone, or has as many streams as it may.
         """
         if not self._ledgers.several:
@@ -138,9 +145,10 @@ class Acceptance:
         ledgers = {name: await self._ledgers.of_collection(name) for name in names}
         parts = batch.parted(ledgers)
         by_name = {one.name: one for one in ledgers.values()}
+        until_s = asyncio.get_running_loop().time() + hold_s
         answers = await asyncio.gather(
             *(
-                self._accept(tenant, by_name[name], part, hold_s=hold_s)
+                self._moving(tenant, by_name[name], part, until_s=until_s)
                 for name, part in parts.items()
             ),
             return_exceptions=True,  # no part is left behind when another fails
@@ -151,6 +159,21 @@ class Acceptance:
                 raise answer
             repeated |= answer
         return frozenset(repeated)
+
+    async def _moving(
+        self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float
+    ) -> frozenset[int]:
+        """Take the lines of one ledger in, as :meth:`accept` does; elsewhere if they move."""
+        left_s = max(0.0, until_s - asyncio.get_running_loop().time())
+        try:
+            return await self._accept(tenant, ledger, batch, hold_s=left_s)
+        except CollectionBusy:
+            left_s = until_s - asyncio.get_running_loop().time()
+            if left_s <= _AGAIN_S:
+                raise
+        await asyncio.sleep(_AGAIN_S)
+        await self._ledgers.collections()
+        return await self.accept(tenant, batch, hold_s=left_s - _AGAIN_S)
 
     async def _accept(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, hold_s: float
@@ -221,7 +244,7 @@ class Acceptance:
                 continue
             except (QueueFull, LedgerUnavailable) as error:
                 taken = await _held(taken, error)
-            except BodyTooLarge:
+            except (BodyTooLarge, CollectionBusy):
                 if len(taken) == 1:
                     raise
                 for one in taken:
@@ -285,6 +308,7 @@ class Acceptance:
                 slices += slices_of(key[0], stream, place)
                 if hashes := [hashed for hashed in stream.hashes if hashed]:
                     identities.setdefault(key[0], []).extend(hashes)
+        names = [*dict.fromkeys(collection for collection, _ in streams)]
         job = NewJob(
             kind=Kind.INGEST_LINES,
             queue=Queue.BULK,
@@ -294,7 +318,8 @@ class Acceptance:
             urgency=Kind.INGEST_LINES.urgency,
             identities=identities,
             identity_s=self._identity_s,
-            collection=next((collection for collection, _ in streams), None),
+            collection=next(iter(names), None),
+            others=names[1:],
         )
         return job, faults
 

@@ -156,8 +156,8 @@ async def documents(
         )
         ended = await responses.finish(request, await list_job(request, params))
         return responses.json_response(responses.sole(ended))
-    ledger = await context_of(request).ledgers.of_collection(name)
-    page = await ledger.documents(name, after=cursor, limit=limit)
+    ledgers = context_of(request).ledgers
+    page = await ledgers.at(name, lambda one: one.documents(name, after=cursor, limit=limit))
     rows = tuple(map(views.document, page.rows))
     return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))
 

@@ -35,6 +35,8 @@ from verso_gateway.feed.source import SourcePart, source_part
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
+from verso_ledger import AsyncLedger
+from verso_ledger.names import new_job_id
 
 router = guarded("documents")
 
@@ -229,8 +231,32 @@ async def _respond_lines(
     source: SourcePart | None = None,
 ) -> Response:
     labels = labels_of(label)
+
+    async def at(ledger: AsyncLedger) -> Response:
+        return await _respond_at(
+            request, ledger, name, labels, parts, fingerprint, times=times, source=source
+        )
+
+    return await context_of(request).ledgers.at(name, at)
+
+
+async def _respond_at(
+    request: Request,
+    ledger: AsyncLedger,
+    name: str,
+    labels: dict[str, str],
+    parts: list[bytes],
+    fingerprint: Fingerprint,
+    *,
+    times: TimesRead,
+    source: SourcePart | None,
+) -> Response:
+    """Take lines in at the ledger of their collection.
+
+    Raises:
+        CollectionBusy: it moves to another one.
+    """
     count = sum(map(lines_in, parts))
-    ledger = await context_of(request).ledgers.of_collection(name)
     place = await ledger.reserve(name, labels, count)
     slices = await reading.off_loop(
         sum(map(len, parts)),
@@ -246,6 +272,7 @@ async def _respond_lines(
         ),
     )
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK, collection=name)
+    job = replace(job, job_id=new_job_id(ledger.name))  # the numbers are that ledger's
     key = key_of(request)
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))

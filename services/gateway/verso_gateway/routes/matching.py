@@ -110,8 +110,8 @@ async def delete(request: Request, name: str) -> Response:
     """
     checked = await reading.read(request, DeleteMatchingRequest)
     await collection_of(request, name)
-    ledger = await context_of(request).ledgers.of_collection(name)
-    parts = parts_of(await ledger.document_count(name))
+    ledgers = context_of(request).ledgers
+    parts = parts_of(await ledgers.at(name, lambda one: one.document_count(name)))
     params = DeleteMatchingParams(collection=name, filter=checked.filter)
     slices = list(cut(Kind.DELETE_MATCHING, params, parts, max_items=1))
     job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK, collection=name)

@@ -25,7 +25,8 @@ from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
 from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
-from verso_ledger import NewJob
+from verso_ledger import AsyncLedger, NewJob
+from verso_ledger.names import new_job_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +96,41 @@ async def ingest_records(
         raise DocumentsRefused("expected at least one record", intaken=about.public())
     make = partial(batch_of, records, {"": name}, arrived_ns=time.time_ns())
     streams = (await reading.off_loop(len(body), make)).streams.values()
-    job = await _job(request, name, streams, source)
-    key = key_of(request)
+    key, fingerprint = key_of(request), Fingerprint(request)
     if key is not None:
-        fingerprint = Fingerprint(request)
         await reading.off_loop(len(body), partial(fingerprint.update, body))
-        job = replace(job, idempotency=(key, fingerprint.hex()))
 
     def answer(ended: Ended) -> dict[str, Any]:
         return {**views.batch(ended), **about.public()}
 
-    return await responses.respond(
-        request,
-        job,
-        body=answer,
-        wait_default_s=0.0,
-        accepted_with=about.public(),
-        keep_s=None if source is None else context.settings.feed_keep_s,
-    )
+    async def at(ledger: AsyncLedger) -> Response:
+        job = await _job(request, ledger, name, streams, source)
+        if key is not None:
+            job = replace(job, idempotency=(key, fingerprint.hex()))
+        return await responses.respond(
+            request,
+            job,
+            body=answer,
+            wait_default_s=0.0,
+            accepted_with=about.public(),
+            keep_s=None if source is None else context.settings.feed_keep_s,
+        )
+
+    return await context.ledgers.at(name, at)
 
 
 async def _job(
-    request: Request, name: str, streams: Collection[StreamLines], source: SourcePart | None
+    request: Request,
+    ledger: AsyncLedger,
+    name: str,
+    streams: Collection[StreamLines],
+    source: SourcePart | None,
 ) -> NewJob:
-    """Return the job that stores streams, each at a place that the ledger has reserved."""
-    ledger = await context_of(request).ledgers.of_collection(name)
+    """Return the job that stores streams, each at a place that the ledger has reserved.
+
+    Raises:
+        CollectionBusy: the collection moves to another ledger.
+    """
     places = await asyncio.gather(
         *(ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
     )
@@ -129,6 +140,7 @@ async def _job(
         for spec in slices_of(name, stream, place)
     ]
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK, collection=name)
+    job = replace(job, job_id=new_job_id(ledger.name))  # the numbers are that ledger's
     if source is None:
         return job
     return replace(job, moved=source.moved(job.tenant, places[0].uid))

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse
 from starlette.responses import Response, StreamingResponse
 
 from verso_core.api_keys import Scope
-from verso_core.errors import CollectionUnknown, KindUnsupported, RequestInvalid
+from verso_core.errors import CollectionBusy, CollectionUnknown, KindUnsupported, RequestInvalid
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
@@ -22,6 +22,7 @@ from verso_gateway.bodies import reading
 from verso_gateway.bodies.lines import labels_of
 from verso_gateway.context import context_of
 from verso_gateway.tail.lines import Wanted
+from verso_ledger import AsyncLedger
 from verso_ledger.events.arrivals import Arrivals
 
 router = guarded("logs")
@@ -83,9 +84,14 @@ async def tail(
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {asked.collection!a}")
     context = context_of(request)
-    arrivals = (await context.ledgers.of_collection(asked.collection)).arrivals
-    uid = await arrivals.uid(asked.collection)
-    place, unknown = await _place(arrivals, uid, asked.start, last_event_id or after)
+
+    async def at(ledger: AsyncLedger) -> tuple[AsyncLedger, str]:
+        return ledger, await ledger.arrivals.uid(asked.collection)
+
+    ledger, uid = await context.ledgers.at(asked.collection, at)
+    arrivals = ledger.arrivals
+    uids = {uid} | await ledger.moves.earlier_uids(asked.collection)
+    place, unknown = await _place(arrivals, uid, uids, asked.start, last_event_id or after)
     wanted = Wanted.of(asked.filter, asked.contains)
     stream = context.tails.tail(arrivals, place, wanted, unknown=unknown)
 
@@ -128,16 +134,23 @@ def _asked(
 
 
 async def _place(
-    arrivals: Arrivals, uid: str, start: TailStart, last_event_id: str | None
+    arrivals: Arrivals, uid: str, uids: set[str], start: TailStart, last_event_id: str | None
 ) -> tuple[TailPlace, bool]:
     """Return the place that a tail begins at, and whether the one to go on from is not known.
+
+    Args:
+        arrivals: of the collection's ledger.
+        uid: of its lines.
+        uids: that one, and those of the same lines at other ledgers.
+        start: where a new tail begins.
+        last_event_id: what to go on from.
 
     Raises:
         RequestInvalid: the header is no id of an event.
     """
     if last_event_id:
         last, end = TailPlace.read(last_event_id), await arrivals.next_number(uid)
-        if last.uid == uid and last.number < end:
+        if last.uid in uids and last.number < end:
             return TailPlace(uid, last.number + 1), False
         return TailPlace(uid, end), True
     match start:
@@ -151,8 +164,8 @@ async def _place(
 
 
 async def _replaced(arrivals: Arrivals, name: str, uid: str) -> None:
-    """Return once there is another collection of a name, or none."""
-    with suppress(CollectionUnknown):
+    """Return once there is another collection of a name, or none, or it has moved."""
+    with suppress(CollectionUnknown, CollectionBusy):
         while True:
             await asyncio.sleep(auth.LOOK_S)
             if await arrivals.uid(name) != uid:

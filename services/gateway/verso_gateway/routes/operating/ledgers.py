@@ -5,12 +5,14 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
-from verso_core.errors import NotFound
+from verso_core.errors import NotFound, RequestInvalid
 from verso_core.jobs.job import LedgerChange, LedgerList, LedgerView
+from verso_core.jobs.moves import Move
 from verso_gateway import openapi, responses
 from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import Context, context_of
+from verso_gateway.routes.operating.moves import start
 from verso_ledger import AsyncLedger, Server
 
 router = guarded("health")
@@ -37,39 +39,75 @@ async def listed(request: Request) -> Response:
 async def change(request: Request, name: str) -> Response:
     """Make no new collection on a ledger from now on, or make them there again.
 
-    What it has stays there and is served. Collections whose name was placed there before are made
-    there again.
+    What it has stays there and is served, unless it is to move: then its collections move to the
+    ledgers with the most free memory, one after another. Collections whose name was placed there
+    before are made there again.
     """
     context = context_of(request)
     if name not in {one.name for one in context.ledgers.all}:
         raise NotFound(f"no ledger {name!a}")
     checked = await reading.read(request, LedgerChange)
     request.state.target = name  # for the audit log
+    if checked.move and not checked.draining:
+        raise RequestInvalid("expected draining with move")
     await context.ledgers.home.placements.drain(name, drained=checked.draining)
+    if checked.move:
+        await _move_all(context, name)
     return responses.json_response(await _described(context))
+
+
+async def _move_all(context: Context, ledger: str) -> None:
+    """Start the moves of a ledger's collections to the others.
+
+    Raises:
+        LedgerUnavailable: no ledger can take them.
+        MigrationRefused: one is being migrated; those before it in order move.
+    """
+    ledgers = context.ledgers
+    for name in sorted(await ledgers.collections()):
+        if ledgers.stays_home(name) or (await ledgers.of_collection(name)).name != ledger:
+            continue
+        target = await ledgers.roomiest(but=ledger)
+        leaving = await ledgers.of_collection(name)
+        moving = {one.collection for one in await leaving.moves.all() if one.running}
+        if name not in moving:
+            await start(context, name, target.name)
 
 
 async def _described(context: Context) -> LedgerList:
     ledgers = context.ledgers
     servers = await ledgers.servers()
     held = await ledgers.counts()
+    moves = await ledgers.each(lambda one: one.moves.all())
     draining = ledgers.draining if ledgers.several else await ledgers.home.placements.drained()
     return LedgerList(
         ledgers=tuple(
-            _view(one, servers.get(one.name), held=held, draining=one.name in draining)
+            _view(
+                one,
+                servers.get(one.name),
+                held=held,
+                draining=one.name in draining,
+                moves=moves.get(one.name),
+            )
             for one in ledgers.all
         )
     )
 
 
 def _view(
-    ledger: AsyncLedger, server: Server | None, *, held: dict[str, int], draining: bool
+    ledger: AsyncLedger,
+    server: Server | None,
+    *,
+    held: dict[str, int],
+    draining: bool,
+    moves: list[Move] | None,
 ) -> LedgerView:
     return LedgerView(
         name=ledger.name,
         answers=server is not None,
         draining=draining,
         collections=held.get(ledger.name, 0),
+        leaving=None if moves is None else sum(one.running for one in moves),
         bytes_memory=None if server is None else server.memory_bytes,
         bytes_memory_limit=None if server is None else server.memory_limit_bytes,
     )

@@ -1,0 +1,335 @@
+"""Moves collections to other ledgers while they are served (ADR 46).
+
+One move of a ledger at a time, by one keeper at a time, in these stages:
+
+1. **copy**: what has changed is copied, until almost nothing is left.
+2. **fence**: writes wait to be accepted until those that were accepted have ended. What has changed
+   meanwhile is copied, and the ledger is closed to every late commit. If that takes too long, all
+   is accepted again, and the move tries later.
+3. **switched**: one step takes the collection from its ledger; another gives it to the other one.
+4. **clean**: its keys are removed where it was, once nothing reads them there.
+
+A keeper that ends at any place is followed by another one, which finds the state in the ledger. It
+has a greater number, so that the other ledger refuses what its predecessor may still write.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from typing import Any
+
+from verso_core.errors import LedgerUnavailable
+from verso_core.jobs.moves import Move, MoveReason, MoveStage
+from verso_ledger import Ledger
+from verso_ledger.collections.copying import CollectionCopy, CopyRefused
+from verso_ledger.collections.moves import REMEMBERED_S, Earlier, Moves
+from verso_ledger.names import HOME
+
+FENCE_S = 20.0
+"""How long writes wait at most."""
+SPEND_S = 1.0
+"""How long one round copies, about."""
+_CLOSE_S = 10.0
+_HELD_S = 5.0
+_SEEN_S = 3.0
+"""How long the old ledger serves reads after the switch: gateways read lists once a second."""
+_AT_ONCE = 64
+_NEARLY = 256
+"""Units left to copy at which writes may wait for the rest, some tens of milliseconds."""
+_OPEN = 512
+"""Slices that have not ended of a collection whose writes may wait for them."""
+_POLL_S = 0.05
+_LATER_S = 5.0
+_LATEST_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class MovedOn(Exception):
+    """Raised when another caller has taken the move on."""
+
+
+def _urgency(move: Move) -> tuple[int, float]:
+    """Return what comes first: what callers wait for, then the oldest."""
+    order = (MoveStage.SWITCHED, MoveStage.FENCE, MoveStage.CLEAN, MoveStage.GIVEN_UP)
+    return (order.index(move.stage) if move.stage in order else len(order), move.started)
+
+
+class Mover:
+    """Takes the moves of collections that a ledger has on.
+
+    Args:
+        ledger: has them, or had them.
+        ledgers: all of the platform by name.
+        clock: Unix seconds.
+        fence_s: how long writes wait at most, seconds.
+        sleep: waits for slices to end, seconds.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        ledgers: Mapping[str, Ledger],
+        *,
+        clock: Callable[[], float] = time.time,
+        fence_s: float = FENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._moves = ledger.moves
+        self._ledgers = ledgers
+        self._clock = clock
+        self._fence_s = fence_s
+        self._sleep = sleep
+        self._holder = uuid.uuid4().hex
+
+    def step(self) -> Move | None:
+        """Run one round: take the most urgent move on that does not wait; return it.
+
+        One whose other ledger does not answer waits, and the next one is taken on.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        moves = [one for one in self._moves.all().values() if one.running]
+        for move in sorted(moves, key=_urgency):
+            now = self._clock()
+            if move.due > now or (move.holder != self._holder and move.held_until > now):
+                continue
+            try:
+                return self._take_on(self._hold(move))
+            except (MovedOn, CopyRefused):
+                continue
+            except LedgerUnavailable:
+                self._put_off(move)
+        return None
+
+    def _put_off(self, move: Move) -> None:
+        """Let a move wait whose ledgers do not answer, so that the next ones go on."""
+        state = self._moves.all().get(move.collection)
+        if state is not None and state.running and state.holder == self._holder:
+            with suppress(MovedOn):
+                self._wait(state, MoveReason.TARGET)
+
+    def _hold(self, move: Move) -> Move:
+        number = move.number + (move.holder != self._holder)
+        return self._to(move, holder=self._holder, number=number)
+
+    def _to(self, move: Move, what: str = "none", *, with_: str | int = "", **changes: Any) -> Move:
+        """Take a move on; it stays this keeper's.
+
+        Raises:
+            MovedOn: another caller has.
+        """
+        held = {"held_until": self._clock() + _HELD_S} | changes
+        after = Move.model_validate(move.model_dump() | held)
+        if not self._moves.step(move, after, what, with_=with_):
+            raise MovedOn
+        return after
+
+    def _take_on(self, move: Move) -> Move:
+        target = self._ledgers.get(move.target)
+        if move.stage is MoveStage.GIVEN_UP:
+            return self._forget(move, target)
+        if target is None:
+            return self._wait(move, MoveReason.TARGET)
+        match move.stage:
+            case MoveStage.COPY:
+                if not self._moves.has(move):  # it was deleted
+                    return self._to(move, stage=MoveStage.GIVEN_UP)
+                return self._copy(move, target.moves)
+            case MoveStage.FENCE:
+                return self._to(move, "open", stage=MoveStage.COPY)
+            case MoveStage.SWITCHED:
+                return self._publish(move, target.moves)
+            case MoveStage.CLEAN:
+                return self._clean(move, target.moves)
+        raise AssertionError(move.stage)
+
+    def _forget(self, move: Move, target: Ledger | None) -> Move:
+        if target is not None:
+            try:
+                target.moves.forget(move)
+            except LedgerUnavailable:  # what was copied there is left, and never published
+                _log.warning("copy is left", extra={"collection": move.collection})
+        move = self._to(move, "forget", ended=self._clock())
+        _log.info("move given up", extra={"collection": move.collection})
+        return move
+
+    def _copy(self, move: Move, target: Moves) -> Move:
+        if (reason := self._obstacle(move)) is not None:
+            return self._wait(move, reason)
+        uid = target.take(move, seq=self._moves.seq())
+        if not uid.isdecimal():
+            return self._wait(move, MoveReason.TARGET)
+        if uid != move.target_uid:
+            move = self._to(move, target_uid=uid, marked=False)
+        copy = CollectionCopy(self._moves, target, move)
+        if not move.marked:
+            move = self._to(move, marked=True, units=copy.mark_all())
+            where = {"collection": move.collection, "from": move.source, "to": move.target}
+            _log.info("collection is copied to another ledger", extra=where)
+        move = self._copy_some(move, copy)
+        if move.left > _NEARLY:
+            return move
+        work = self._moves.open_work(move.collection)
+        if work.dead:
+            return self._wait(move, MoveReason.DEAD_LETTERS)
+        if work.slices > _OPEN:
+            return self._wait(move, MoveReason.BUSY)
+        periods = self._moves.period_keys(move.uid.partition(".")[0]) if move.lines else []
+        copy.rest(periods)
+        return self._switch(move, target, copy, periods)
+
+    def _copy_some(self, move: Move, copy: CollectionCopy) -> Move:
+        until = time.monotonic() + SPEND_S
+        copied = 0
+        while True:
+            copied += copy.units(_AT_ONCE)
+            left = copy.left()
+            if not left or time.monotonic() >= until:
+                break
+        return self._to(
+            move,
+            left=left,
+            copied=move.copied + copied,
+            bytes_copied=move.bytes_copied + copy.new_bytes(),
+            reason=None if move.reason is not MoveReason.BUSY else move.reason,
+        )
+
+    def _obstacle(self, move: Move) -> MoveReason | None:
+        if self._moves.migrating(move):
+            return MoveReason.MIGRATION
+        if self._moves.cold_bytes(move):
+            return MoveReason.COLD_STORAGE
+        return None
+
+    def _switch(
+        self, move: Move, target: Moves, copy: CollectionCopy, periods: list[tuple[str, str]]
+    ) -> Move:
+        """Let writes wait, copy the rest, and switch; or let them go on."""
+        began = time.monotonic()
+        held = self._clock() + self._fence_s + _CLOSE_S
+        move = self._to(
+            move,
+            "fence",
+            with_=round(self._fence_s * 1000),
+            stage=MoveStage.FENCE,
+            held_until=held,
+        )
+        if move.lines:  # the first of a span may have come since they were listed; none does now
+            periods = self._moves.period_keys(move.uid.partition(".")[0])
+        try:
+            reason = self._drain(move, copy, began)
+            if reason is None:
+                move = self._to(move, "close", with_=round(_CLOSE_S * 1000), held_until=held)
+                reason = self._finish(move, target, copy, periods)
+            if reason is None:
+                paused_ms = round((time.monotonic() - began) * 1000)
+                reason = MoveReason.SOURCE
+                after = move.model_copy(
+                    update={
+                        "stage": MoveStage.SWITCHED,
+                        "paused_ms": paused_ms,
+                        "reason": None,
+                        "left": 0,
+                        "bytes_copied": move.bytes_copied + copy.new_bytes(),
+                        "held_until": self._clock() + _HELD_S,
+                    }
+                )
+                if self._moves.step(move, after, "switch", with_=f"gone {move.target}"):
+                    return self._publish(after, target)
+        except LedgerUnavailable:
+            self._open_again(move, MoveReason.TARGET)
+            raise
+        return self._open_again(move, reason)
+
+    def _open_again(self, move: Move, reason: MoveReason) -> Move:
+        tries = move.tries + 1
+        later = self._clock() + min(_LATEST_S, 2.0**tries)
+        about = {"collection": move.collection, "reason": reason.value}
+        _log.warning("move waits", extra=about)
+        return self._to(move, "open", stage=MoveStage.COPY, reason=reason, tries=tries, due=later)
+
+    def _drain(self, move: Move, copy: CollectionCopy, began: float) -> MoveReason | None:
+        """Copy until no slice of the collection is open; return why that did not come."""
+        while True:
+            copy.units(_AT_ONCE)
+            work = self._moves.open_work(move.collection)
+            if work.dead:
+                return MoveReason.DEAD_LETTERS
+            if not work.slices:
+                return None
+            if time.monotonic() - began > self._fence_s - _POLL_S:
+                return MoveReason.BUSY
+            self._sleep(_POLL_S)
+
+    def _finish(
+        self, move: Move, target: Moves, copy: CollectionCopy, periods: list[tuple[str, str]]
+    ) -> MoveReason | None:
+        """Copy what has changed up to the end; return why the two ledgers still differ."""
+        until = time.monotonic() + _CLOSE_S / 2
+        while copy.left():
+            copy.units(_AT_ONCE)
+            if time.monotonic() >= until:
+                return MoveReason.BUSY
+        if copy.rest(periods):
+            return MoveReason.TARGET
+        if (reason := self._obstacle(move)) is not None:
+            return reason
+        # with replicas, all that was copied is with them when this returns
+        taken = target.take(move, seq=self._moves.seq())
+        return None if taken == move.target_uid else MoveReason.TARGET
+
+    def _publish(self, move: Move, target: Moves) -> Move:
+        if (undone := self._not_published(move, target)) is not None:
+            return undone
+        self._ledgers[HOME].moves.place(move.collection, move.target)
+        about = {
+            "collection": move.collection,
+            "from": move.source,
+            "to": move.target,
+            "paused_ms": move.paused_ms,
+        }
+        _log.info("collection moved", extra=about)
+        due = self._clock() + _SEEN_S
+        return self._to(move, stage=MoveStage.CLEAN, reason=None, due=due)
+
+    def _not_published(self, move: Move, target: Moves) -> Move | None:
+        """Publish the copy, unless it is; return the move where that is not done."""
+        now = self._clock()
+        recent = [
+            one
+            for one in self._moves.came(move.collection)
+            if one.left > now - REMEMBERED_S and one.ledger != move.target
+        ]
+        was = json.dumps([astuple(one) for one in (*recent, Earlier(move.source, move.uid, now))])
+        match target.publish(move, *self._moves.settings(move), was):
+            case "done":
+                return None
+            case "stale":
+                _log.error("copy of a collection lost", extra={"collection": move.collection})
+                self._ledgers[HOME].moves.place(move.collection, move.source)
+                return self._to(move, "back", stage=MoveStage.COPY, marked=False, target_uid="")
+        return self._wait(move, MoveReason.TARGET)
+
+    def _clean(self, move: Move, target: Moves) -> Move:
+        # what was restored from a backup may not have the copy published yet
+        if (undone := self._not_published(move, target)) is not None:
+            return undone
+        if self._moves.open_work(move.collection, reads=True).slices or self._moves.has_garbage(
+            move.own
+        ):
+            return self._to(move, due=self._clock() + 1.0)
+        target.release(move)
+        return self._to(move, "clean", stage=MoveStage.DONE, ended=self._clock())
+
+    def _wait(self, move: Move, reason: MoveReason) -> Move:
+        if move.reason is not reason:
+            about = {"collection": move.collection, "reason": reason.value}
+            _log.warning("move waits", extra=about)
+        return self._to(move, reason=reason, due=self._clock() + _LATER_S)

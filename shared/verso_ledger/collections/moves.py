@@ -1,0 +1,433 @@
+"""Moves of collections to other ledgers, as one ledger takes part in them.
+
+The ledger that has the collection keeps the state of the move; every change of it is one step that
+names the state seen (``move_step.lua``). The other one lets one caller write the copy
+(``move_take.lua``, ``move_put.lua``) and makes it a collection of its own (``move_publish.lua``).
+What must hold, and why it does: ``docs/adr/0046-collections-move-between-ledgers.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from verso_core import frame
+from verso_core.errors import (
+    CollectionBusy,
+    CollectionUnknown,
+    FrameInvalid,
+    LedgerBehind,
+    MigrationRefused,
+)
+from verso_core.jobs import Collection, CollectionKind, Kind, Queue, TextPolicy
+from verso_core.jobs.moves import Move, MoveStage
+from verso_ledger.codec import collection_rows, scalars
+from verso_ledger.connection import translated
+from verso_ledger.keys import PREFIX, key
+from verso_ledger.scripts import AsyncScripts, Scripts
+
+REMEMBERED_S = 24 * 3600
+"""How long a ledger that a collection has left is asked for idempotency keys, as long as it keeps
+them, seconds."""
+_HEAD_BYTES = 1024
+_PAGE = 512
+_SCANNED = 10_000
+_UNREADABLE = "*"
+"""Stands for the collection of a slice that cannot be read: it may be of any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A ledger that had a collection, until ``left`` (Unix seconds), and the uid it had there."""
+
+    ledger: str
+    uid: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Slices of a collection that have not ended, and dead letters among them."""
+
+    slices: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The collections that a ledger lists.
+
+    Attributes:
+        collections: by the name that users know.
+        moved: those that another ledger has by now, or gets at this moment.
+        came: where collections were before they came here, by name.
+    """
+
+    collections: Mapping[str, Collection]
+    moved: frozenset[str] = frozenset()
+    came: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
+
+
+def earlier(row: bytes | None) -> list[Earlier]:
+    """Read where a collection was before."""
+    return [] if row is None else [Earlier(*one) for one in json.loads(row)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Concern:
+    """The collection that a slice concerns ('' for none), and whether it only reads."""
+
+    collection: str
+    is_read: bool
+
+
+class Moves:
+    """The part of one ledger in moves; blocking calls."""
+
+    def __init__(self, scripts: Scripts, *, ledger: str) -> None:
+        self.scripts = scripts
+        self.ledger = ledger
+        self._run = scripts.run
+        self._redis = scripts.client
+        self._named: dict[str, _Concern] = {}
+
+    def all(self) -> dict[str, Move]:
+        """Return the newest move of each collection that is or was here."""
+        with translated():
+            rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("moves")))
+        return {scalars.text(name): Move.model_validate_json(row) for name, row in rows.items()}
+
+    def begin(self, name: str, own: str, target: str) -> Move:
+        """Start a move of a collection that is not being moved.
+
+        Raises:
+            CollectionBusy: it is changed by others at this moment, or is gone.
+            LedgerBehind: the ledger is read-only.
+            MigrationRefused: it is being migrated.
+        """
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("uids"), own)
+            pipe.hget(key("collections"), own)
+            pipe.hget(key("moves"), name)
+            uid, row, seen = pipe.execute()
+        if uid is None:
+            raise CollectionUnknown(f"no collection {name!a}")
+        found = collection_rows.load(row)
+        move = new_move(name, own, scalars.text(uid), found, source=self.ledger, target=target)
+        args: list[scalars.Arg] = [name, own, move.uid, seen or b"", move.model_dump_json()]
+        return begun(scalars.text(self._run("move_begin", args)), move)
+
+    def step(
+        self, seen: Move, new: Move | None, what: str = "none", *, with_: str | int = ""
+    ) -> bool:
+        """Take a move on from where it was seen; None forgets it. Return whether this call did.
+
+        Args:
+            seen: where the caller saw it.
+            new: where it is then.
+            what: goes with it in the same step; see ``move_step.lua``.
+            with_: for how long in ms, or to which ledger.
+        """
+        after = "" if new is None else new.model_dump_json()
+        args: list[scalars.Arg] = [
+            seen.collection, seen.model_dump_json(), after, seen.own, seen.uid, what, with_,
+        ]  # fmt: skip
+        return bool(self._run("move_step", args))
+
+    def has(self, move: Move) -> bool:
+        """Whether the ledger still has the collection that is to move."""
+        with translated():
+            uid = cast("bytes | None", self._redis.hget(key("uids"), move.own))
+        return uid == move.uid.encode()
+
+    def settings(self, move: Move) -> tuple[Collection, str]:
+        """Return the collection's settings, and its newest migration as JSON ('' for none).
+
+        Raises:
+            CollectionUnknown: it is gone.
+        """
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("collections"), move.own)
+            pipe.hget(key("migrations"), move.collection)
+            row, migration = pipe.execute()
+        if row is None:
+            raise CollectionUnknown(f"no collection is named {move.own!r}")
+        return collection_rows.load(row), scalars.text(migration or b"")
+
+    def seq(self) -> int:
+        """Return the newest sequence number."""
+        with translated():
+            return int(cast("bytes | None", self._redis.get(key("seq"))) or 0)
+
+    def has_left(self, name: str) -> bool:
+        """Whether a collection, as users know it, has moved to another ledger."""
+        with translated():
+            state = cast("bytes | None", self._redis.hget(key("shut"), f"n:{name}"))
+        return scalars.has_moved(state)
+
+    def migrating(self, move: Move) -> bool:
+        """Whether the collection is being migrated, or keeps the old side of a migration."""
+        with translated():
+            row = cast("bytes | None", self._redis.hget(key("migrations"), move.collection))
+        return migrating(row)
+
+    def cold_bytes(self, move: Move) -> int:
+        """Return the bytes of the collection's lines that are in cold storage."""
+        with translated():
+            row = cast("bytes | None", self._redis.hget(key("log", born(move.uid)), "cold"))
+        return int(row or 0)
+
+    def came(self, name: str) -> list[Earlier]:
+        """Return where a collection was before it came here."""
+        with translated():
+            return earlier(cast("bytes | None", self._redis.hget(key("came"), name)))
+
+    def open_work(self, name: str, *, reads: bool = False) -> OpenWork:
+        """Return how many slices of a collection, as users know it, have not ended.
+
+        Args:
+            name: of the collection.
+            reads: whether those count that only read.
+        """
+        sids = {scalars.text(row) for row in self._run("move_open", list(Queue))}
+        self._named = {sid: found for sid, found in self._named.items() if sid in sids}
+        new = [sid for sid in sids if sid not in self._named]
+        for start in range(0, len(new), _PAGE):
+            self._named |= self._collections_of(new[start : start + _PAGE])
+        own = [
+            sid
+            for sid in sids
+            if (found := self._named.get(sid)) is not None
+            and found.collection in (name, _UNREADABLE)
+            and (reads or not found.is_read)
+        ]
+        if not own:
+            return OpenWork(0, 0)
+        with translated():
+            rows = cast("Sequence[float | None]", self._redis.zmscore(key("dead"), own))
+        return OpenWork(len(own), sum(row is not None for row in rows))
+
+    def has_garbage(self, own: str) -> bool:
+        """Whether points of entries that were replaced here are still to be removed."""
+        with translated():
+            tokens = [
+                scalars.text(token)
+                for token in cast("Iterable[bytes]", self._redis.zrange(key("gc"), 0, -1))
+            ]
+            for start in range(0, len(tokens), _PAGE):
+                with self._redis.pipeline(transaction=False) as pipe:
+                    for token in tokens[start : start + _PAGE]:
+                        pipe.hget(key("gcitem", token), "c")
+                    if own.encode() in pipe.execute():
+                        return True
+        return False
+
+    def period_keys(self, uid: str) -> list[tuple[str, str]]:
+        """Return kind and end of the keys that a collection has for spans of time.
+
+        All keys of the server are looked through: that takes seconds where there are millions.
+        """
+        found: set[tuple[str, str]] = set()
+        kinds = {key(kind, uid, ""): kind for kind in ("identities", "positions")}
+        with translated():
+            for name in self._redis.scan_iter(match=f"{PREFIX}[ip]*s:{uid}:*", count=_SCANNED):
+                prefix, _, span = scalars.text(name).rpartition(":")
+                if (kind := kinds.get(f"{prefix}:")) is not None:
+                    # a span may begin while the collection is being copied
+                    found |= {(kind, span), (kind, str(int(span) + 1))}
+        return sorted(found)
+
+    # what follows is asked of the ledger that gets the collection
+
+    def take(self, move: Move, *, seq: int) -> str:
+        """Let a move's holder write the copy; return its uid, or why not.
+
+        Args:
+            move: its ``number`` is the holder's.
+            seq: newest sequence number of the ledger that has the collection.
+        """
+        args: list[scalars.Arg] = [move.own, move.collection, move.number, seq]
+        return scalars.text(self._run("move_take", args))
+
+    def publish(self, move: Move, collection: Collection, migration: str, was: str) -> str:
+        """Make the copy a collection of this ledger; return ``done``, or why not."""
+        args: list[scalars.Arg] = [
+            move.own, move.collection, move.target_uid, collection_rows.dump(collection),
+            migration, was,
+        ]  # fmt: skip
+        return scalars.text(self._run("move_publish", args))
+
+    def release(self, move: Move) -> None:
+        """Let points that the collection's entries do not name any more be removed."""
+        self._run("move_release", [move.own])
+
+    def forget(self, move: Move) -> None:
+        """Give up the copy, unless it is a collection by now."""
+        self._run("move_forget", [move.own, move.buckets])
+
+    def place(self, name: str, ledger: str) -> None:
+        """Note, on the home ledger, which ledger a collection is on."""
+        replicas = self.scripts.replicas
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hset(key("placements"), name, ledger)
+            replicas.ask(pipe)
+            replicas.check(pipe.execute())
+
+    def _collections_of(self, sids: Sequence[str]) -> dict[str, _Concern]:
+        """Return what each slice concerns."""
+        heads = self._heads(sids, _HEAD_BYTES)
+        sizes = {sid: frame.header_size(head) for sid, head in heads.items() if head}
+        longer = [sid for sid, size in sizes.items() if size > len(heads[sid])]
+        if longer:
+            heads |= self._heads(longer, max(sizes[sid] for sid in longer))
+        return {sid: _collection_of(head) for sid, head in heads.items()}
+
+    def _heads(self, sids: Sequence[str], size: int) -> dict[str, bytes]:
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            for sid in sids:
+                pipe.getrange(key("payload", sid), 0, size - 1)
+            return dict(zip(sids, pipe.execute(), strict=True))
+
+
+class AsyncMoves:
+    """Starts moves and shows them, as the gateway does."""
+
+    def __init__(self, client: Redis, scripts: AsyncScripts, *, ledger: str) -> None:
+        self._redis = client
+        self._run = scripts.run
+        self._ledger = ledger
+
+    async def all(self) -> list[Move]:
+        """Return the newest move of each collection that is or was on this ledger."""
+        with translated():
+            rows = await cast("Any", self._redis.hgetall(key("moves")))
+        return [Move.model_validate_json(row) for row in rows.values()]
+
+    async def begin(self, name: str, target: str) -> Move:
+        """Start a move, or return the one that is under way.
+
+        Raises:
+            CollectionUnknown: the ledger has no such collection.
+            CollectionBusy: it is changed by others at this moment, or a copy is being removed.
+            LedgerBehind: the ledger is read-only.
+            MigrationRefused: it is being moved elsewhere, or migrated.
+        """
+        with translated():
+            own = scalars.text(await cast("Any", self._redis.hget(key("aliases"), name)) or name)
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hget(key("uids"), own)
+                pipe.hget(key("collections"), own)
+                pipe.hget(key("moves"), name)
+                uid, row, seen = await pipe.execute()
+        if uid is None or row is None:
+            raise CollectionUnknown(f"no collection {name!a}")
+        before = None if seen is None else Move.model_validate_json(seen)
+        if before is not None and before.running:
+            if before.stage is MoveStage.GIVEN_UP:
+                raise CollectionBusy(f"the copy of {name!a} is still being removed; try again")
+            if before.target != target:
+                raise MigrationRefused(f"{name!r} is being moved to {before.target}")
+            return before
+        found = collection_rows.load(row)
+        move = new_move(name, own, scalars.text(uid), found, source=self._ledger, target=target)
+        args: list[scalars.Arg] = [name, own, move.uid, seen or b"", move.model_dump_json()]
+        return begun(scalars.text(await self._run("move_begin", args)), move)
+
+    async def give_up(self, move: Move) -> bool:
+        """Give a move up, if it still stands as seen; the keeper removes what was copied."""
+        after = move.model_copy(update={"stage": MoveStage.GIVEN_UP, "reason": None, "due": 0.0})
+        args: list[scalars.Arg] = [
+            move.collection, move.model_dump_json(), after.model_dump_json(), move.own, move.uid,
+            "open", "",
+        ]  # fmt: skip
+        return bool(await self._run("move_step", args))
+
+    async def reopen(self, name: str) -> None:
+        """Let a name be made here again whose collection has moved away, and is nowhere now."""
+        with translated():
+            row = await cast("Any", self._redis.hget(key("moves"), name))
+            if row is None or not Move.model_validate_json(row).running:
+                await cast("Any", self._redis.hdel(key("shut"), f"n:{name}"))
+
+    async def job_of_key(self, tenant: str, idempotency_key: str) -> tuple[str, str] | None:
+        """Return the job that an idempotency key made here, and the hash of its request."""
+        with translated():
+            name = key("idem", f"{tenant}:{idempotency_key}")
+            job, digest = await cast("Any", self._redis.hmget(name, "job", "hash"))
+            if job is None or not await self._redis.exists(key("job", scalars.text(job))):
+                return None
+        return scalars.text(job), scalars.text(digest)
+
+    async def earlier_uids(self, name: str) -> set[str]:
+        """Return the uids that a collection's lines had on the ledgers that it came from."""
+        with translated():
+            row = await cast("Any", self._redis.hget(key("came"), name))
+        return {born(one.uid) for one in earlier(row)}
+
+
+def new_move(
+    name: str, own: str, uid: str, collection: Collection, *, source: str, target: str
+) -> Move:
+    """Return the state in which a move starts."""
+    return Move(
+        collection=name,
+        own=own,
+        uid=uid,
+        buckets=collection.buckets,
+        texts=collection.text_policy is TextPolicy.BOTH,
+        lines=collection.kind is CollectionKind.LOGS,
+        source=source,
+        target=target,
+        started=time.time(),
+    )
+
+
+def begun(reply: str, move: Move) -> Move:
+    """Read the reply of ``move_begin.lua``.
+
+    Raises:
+        CollectionBusy: the collection is changed by others at this moment.
+        LedgerBehind: the ledger is read-only.
+        MigrationRefused: the collection is being migrated.
+    """
+    match reply:
+        case "read_only":
+            raise LedgerBehind
+        case "migrating":
+            raise MigrationRefused(
+                f"{move.collection!r} is being migrated, or keeps the old side of a migration"
+            )
+        case "done":
+            return move
+    raise CollectionBusy(f"{move.collection!r} is changed by others; try again")
+
+
+def migrating(row: bytes | None) -> bool:
+    """Whether a migration runs or its old side is kept."""
+    if row is None:
+        return False
+    state = json.loads(row)
+    return state["stage"] != "done" or not (
+        state["old_removed"] or state["source"] == state["target"]
+    )
+
+
+def born(uid: str) -> str:
+    """Return the part of a uid that names the keys of lines."""
+    return uid.partition(".")[0]
+
+
+def _collection_of(head: bytes) -> _Concern:
+    if not head:
+        return _Concern("", is_read=True)
+    try:
+        header = frame.header(head)
+        kind, params = Kind(header["kind"]), header["params"]
+    except (FrameInvalid, KeyError, ValueError):
+        return _Concern(_UNREADABLE, is_read=False)
+    return _Concern(str(params.get("collection") or params.get("name") or ""), kind.is_read)

@@ -1,0 +1,613 @@
+"""Moves of collections between two real ledgers: nothing is lost or doubled, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.conftest import ValkeyServer
+from tests.integration.verso_keeper.moving import (
+    LABELS,
+    NAME,
+    Crashed,
+    World,
+    crashing,
+    entry_of,
+)
+
+from verso_core.errors import CollectionBusy, CollectionUnknown
+from verso_core.jobs import CollectionKind, Kind, Queue, TextPolicy
+from verso_core.jobs.moves import Move, MoveReason, MoveStage
+from verso_core.record import Entry
+from verso_keeper.retention import Retention
+from verso_ledger import Commit, DocumentWrite, Ledger
+from verso_ledger.codec.scalars import Arg
+from verso_ledger.collections.copying import CollectionCopy, CopyRefused
+from verso_ledger.connection import connect
+from verso_ledger.ledgers.index import LedgerIndex
+from verso_ledger.models import IdentityKnown
+
+KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
+
+
+@pytest.fixture(scope="module")
+def servers(
+    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, ValkeyServer]]:
+    flags = {"appendfsync": "everysec"}  # many steps, and no server is killed
+    made = {
+        name: ValkeyServer(valkey_binary, tmp_path_factory.mktemp(name), flags)
+        for name in ("home", "b")
+    }
+    yield made
+    for one in made.values():
+        one.kill()
+
+
+@pytest.fixture
+def world(servers: dict[str, ValkeyServer]) -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def build(seed: int = 1, **options: object) -> World:
+        made.append(World.of(servers, seed=seed, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield build
+    for one in made:
+        one.close()
+
+
+def run_to_end(world: World, source: str, *, rounds: int = 400, acts: int = 2) -> Move:
+    """Let one keeper after another take the moves of a ledger on, until they have ended."""
+    mover = world.mover(source, **({} if acts else {"sleep": lambda _: world.work()}))
+    for _ in range(rounds):
+        moves = world.ledgers[source].moves.all()
+        if not moves or not moves[NAME].running:
+            return moves[NAME]
+        mover.step()
+        world.act(acts) if acts else world.work()
+        world.now += 1.0
+    raise AssertionError(moves)
+
+
+def begin(world: World, source: str, target: str) -> None:
+    own = world.ledgers[source].documents.collections()[NAME].name
+    world.ledgers[source].moves.begin(NAME, own, target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_collection_moves_there_and_back_while_it_is_written(
+    world: Callable[..., World], kind: CollectionKind
+) -> None:
+    here = world(kind=kind)
+    here.act(60)
+    for source, target in (("home", "b"), ("b", "home"), ("home", "b")):
+        begin(here, source, target)
+        moved = run_to_end(here, source)
+        assert moved.stage is MoveStage.DONE
+        assert here.holder().name == target
+        here.check()
+        while here.keys_of(source):
+            here.ledgers[source].maintenance.drop_due()
+        here.act(20)
+    here.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_keeper_may_end_at_every_step(
+    world: Callable[..., World], kind: CollectionKind, *, before: bool
+) -> None:
+    """Another one takes the move on, and the first one's late steps change nothing."""
+    at, ended = 0, False
+    while not ended:
+        at += 1
+        here = world(seed=at, kind=kind, policy=TextPolicy.BOTH)
+        here.act(25)
+        begin(here, "home", "b")
+        with crashing(here, at, before=before) as seen:
+            try:
+                run_to_end(here, "home")
+                ended = len(seen) < at
+            except Crashed:
+                pass
+        here.act(5)
+        here.now += 60.0
+        assert run_to_end(here, "home").stage is MoveStage.DONE
+        here.check()
+        here.close()
+    assert at > 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_two_keepers_at_once_and_crashes_at_random_lose_nothing(
+    world: Callable[..., World], kind: CollectionKind, seed: int
+) -> None:
+    """Each thinks that the other has died; one of them does, again and again."""
+    here = world(seed=seed, kind=kind)
+    here.act(40)
+    source, target = "home", "b"
+    for _ in range(3):
+        begin(here, source, target)
+        movers = [here.mover(source), here.mover(source)]
+        for _ in range(300):
+            if not here.ledgers[source].moves.all()[NAME].running:
+                break
+            which = here.draw.randrange(2)
+            at = here.draw.choice((1000, here.draw.randrange(1, 40)))
+            with crashing(here, at, before=here.draw.random() < 0.5):
+                try:
+                    movers[which].step()
+                except Crashed:
+                    movers[which] = here.mover(source)
+            here.act(3)
+            if kind is CollectionKind.LOGS and here.draw.random() < 0.3:
+                try:
+                    here.delete_line()
+                except CollectionBusy:
+                    here.refused += 1
+            here.now += here.draw.choice((1.0, 2.0, 40.0))
+        assert here.ledgers[source].moves.all()[NAME].stage is MoveStage.DONE
+        here.check()
+        source, target = target, source
+
+
+def test_a_move_that_is_given_up_leaves_all_as_it_was(world: Callable[..., World]) -> None:
+    here = world(buckets=600)
+    here.act(40)
+    home = here.ledgers["home"].moves
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: None)
+    here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
+    assert mover.step() is not None  # its slices do not end in the pause
+    move = home.all()[NAME]
+    assert (move.stage, move.bytes_copied > 0) == (MoveStage.COPY, True)
+    assert home.step(move, move.model_copy(update={"stage": MoveStage.GIVEN_UP}), "open")
+    here.texts["d1"] = b"still open"
+    here.now += 60.0
+    mover.step()
+    assert home.all()[NAME].ended is not None
+    while here.keys_of("b"):
+        here.ledgers["b"].maintenance.drop_due()
+    here.act(20)
+    here.check()
+    begin(here, "home", "b")
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_a_collection_that_is_deleted_is_copied_no_more(world: Callable[..., World]) -> None:
+    here = world()
+    here.act(40)
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: None)
+    here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
+    mover.step()
+    here.ledgers["home"].documents.collection_delete(NAME)
+    here.now += 60.0
+    for _ in range(3):
+        mover.step()
+        here.now += 60.0
+    assert not here.ledgers["home"].moves.all()[NAME].running
+    assert not any(here.listed(one) for one in here.ledgers.values())
+    for name in here.ledgers:
+        while here.keys_of(name):
+            here.ledgers[name].maintenance.drop_due()
+
+
+def test_dead_letters_hold_a_move_up_until_they_are_replayed(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    job = home.jobs.accept(here.job(b"text", "d1"))
+    (lease,) = home.leases.claim(Queue.BULK, owner="w")
+    home.leases.fail(lease, CollectionUnknown("a fault"))
+    begin(here, "home", "b")
+    mover = here.mover("home")
+    mover.step()
+    assert home.moves.all()[NAME].reason is MoveReason.DEAD_LETTERS
+    home.jobs.replay(job.job_id)
+    here.texts["d1"] = b"text"
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_writes_are_accepted_again_if_the_keeper_dies_behind_the_fence(
+    world: Callable[..., World],
+) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    begin(here, "home", "b")
+    home.jobs.accept(here.job(b"open", "d1"))
+
+    def die(_: float) -> None:
+        raise Crashed
+
+    with pytest.raises(Crashed):
+        here.mover("home", sleep=die, fence_s=0.5).step()
+    with pytest.raises(CollectionBusy):
+        home.jobs.accept(here.job(b"refused", "d2"))
+    read = here.job(b"", "d1", kind=Kind.RECONSTRUCT)
+    home.jobs.accept(read)  # reads go on
+    time.sleep(0.6)
+    home.jobs.accept(here.job(b"taken", "d2"))
+    here.texts |= {"d1": b"open", "d2": b"taken"}
+    here.check()
+    here.now += 60.0
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_a_late_commit_is_refused_where_the_collection_was(world: Callable[..., World]) -> None:
+    """Whatever a slice holds of the old ledger, it changes nothing there after the close."""
+    here = world()
+    home = here.ledgers["home"]
+    home.jobs.accept(here.job(b"late", "d1"))
+    (lease,) = home.leases.claim(Queue.BULK, owner="w")
+    client = home.moves.scripts.client
+    client.hset("verso:shut", "o:c", "gone b")
+    write = DocumentWrite(NAME, "d1", entry_of(lease.seq, b"late"))
+    done = home.leases.commit(lease, b"r", ok=1, errors=0, documents=[write])
+    assert done is Commit.SEALED
+    assert home.documents.entry(NAME, ["d1"]) == {}
+    with pytest.raises(CollectionBusy):
+        home.documents.collection_delete(NAME)
+    with pytest.raises(CollectionBusy):
+        home.documents.collection_artifact(NAME, "codec")
+
+
+def test_identities_of_records_are_known_where_the_lines_are(world: Callable[..., World]) -> None:
+    here = world(kind=CollectionKind.LOGS)
+    while not here.identities:
+        here.act(1)
+    begin(here, "home", "b")
+    run_to_end(here, "home")
+    other = here.ledgers["b"]
+    place = other.logs.reserve(NAME, LABELS, 1)
+    with pytest.raises(IdentityKnown):
+        other.jobs.accept(here.lines_job(place, [b"again"], here.identities[0]))
+
+
+def test_a_backup_keeps_a_move_from_switching(world: Callable[..., World]) -> None:
+    here = world()
+    here.act(20)
+    home = here.ledgers["home"]
+    home.epoch.freeze("backup", seconds=60)
+    begin(here, "home", "b")
+    mover = here.mover("home")
+    for _ in range(4):
+        mover.step()
+        here.now += 60.0
+    assert home.moves.all()[NAME].reason is MoveReason.SOURCE
+    assert here.holder() is home
+    home.epoch.thaw("backup")
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_a_copy_that_is_lost_gives_the_collection_back(world: Callable[..., World]) -> None:
+    """The other ledger was put back to a state before the copy, between the two steps."""
+    here = world()
+    here.act(20)
+    begin(here, "home", "b")
+    target = here.ledgers["b"].moves
+    publish = target.publish
+
+    def lose(*args: object) -> str:
+        target.scripts.client.flushdb()
+        target.publish = publish  # type: ignore[method-assign]
+        return publish(*args)  # type: ignore[arg-type]
+
+    target.publish = lose  # type: ignore[method-assign,assignment]
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def stored(here: World, count: int) -> None:
+    """Store documents, and copy them: a slice that stays open keeps the move from going on."""
+    home = here.ledgers["home"]
+    for n in range(count):
+        home.jobs.accept(here.job(b"text %d" % n, f"d{n}"))
+        here.texts[f"d{n}"] = b"text %d" % n
+    here.settle()
+    begin(here, "home", "b")
+    job = home.jobs.accept(here.job(b"open", "open"))
+    here.mover("home", sleep=lambda _: None, fence_s=0.2).step()
+    home.jobs.cancel(job.job_id)
+    assert home.moves.all()[NAME].left == 0
+
+
+def test_a_delete_after_the_copy_reaches_the_copy(world: Callable[..., World]) -> None:
+    here = world()
+    stored(here, 5)
+    home = here.ledgers["home"]
+    home.jobs.accept(here.job(b"", "d3", kind=Kind.DELETE))
+    del here.texts["d3"]
+    here.settle()
+    here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    here.check()
+
+
+def test_a_repair_after_the_copy_reaches_the_copy(world: Callable[..., World]) -> None:
+    here = world()
+    stored(here, 5)
+    home = here.ledgers["home"]
+    old = home.documents.entry(NAME, ["d3"])["d3"]
+    new = entry_of(Entry.unpack(old).seq, b"text 3, repaired")
+    assert home.documents.repair(NAME, "d3", old=old, entry=new, text=None)
+    here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    found = here.ledgers["b"].documents.entry(NAME, ["d3"])["d3"]
+    assert Entry.unpack(found).records[0].payload == b"text 3, repaired"
+
+
+def test_a_keeper_that_was_followed_writes_nothing_more(world: Callable[..., World]) -> None:
+    """Neither while another one copies, nor once the collection is published."""
+    here = world()
+    stored(here, 5)
+    home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
+    move = home.all()[NAME]
+    late = CollectionCopy(home, other, move)
+    home.scripts.client.zadd("verso:marks:" + move.uid, {"d:0": 1})
+    after = move.model_copy(update={"number": move.number + 1})
+    assert other.take(after, seq=home.seq()) == move.target_uid
+    assert other.take(move, seq=home.seq()) == "stale"
+    with pytest.raises(CopyRefused):
+        late.units(1)
+    assert late.left() == 1
+    here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    home.scripts.client.zadd("verso:marks:" + move.uid, {"d:0": 1})
+    for number in (move.number, move.number + 1, move.number + 2):
+        with pytest.raises(CopyRefused):
+            CollectionCopy(home, other, move.model_copy(update={"number": number})).units(1)
+    here.check()
+
+
+def test_a_call_that_comes_a_second_time_late_undoes_nothing(world: Callable[..., World]) -> None:
+    """Its reply was lost, it was repeated, and a later one has written since."""
+    here = world()
+    stored(here, 5)
+    home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
+    move = home.all()[NAME]
+    client = other.scripts.client
+    client.set("here", "old")
+    old = cast("bytes", client.dump("here"))
+    client.set("here", "new")
+    new = cast("bytes", client.dump("here"))
+    args: list[Arg] = [move.own, move.target_uid, move.number]
+    number = 1 << 40  # later than all of this process
+    assert other.scripts.run("move_put", [*args, number, "there", 0, old]) == b"done"
+    assert other.scripts.run("move_put", [*args, number + 1, "there", 0, new]) == b"done"
+    assert other.scripts.run("move_put", [*args, number, "there", 0, old]) == b"stale"
+    assert other.scripts.run("move_put", [*args, number + 1, "there", 0, old]) == b"done"
+    assert client.get("there") == b"new"
+
+
+def test_a_mark_is_never_the_same_again(world: Callable[..., World]) -> None:
+    """A late caller does not strike off what has changed since another one did."""
+    here = world()
+    stored(here, 5)
+    home = here.ledgers["home"]
+    uid = home.moves.all()[NAME].uid
+    client = home.moves.scripts.client
+
+    def marked() -> tuple[bytes, str]:
+        home.jobs.accept(here.job(b"another", "d3"))
+        (lease,) = home.leases.claim(Queue.BULK, owner="w")
+        write = DocumentWrite(NAME, "d3", entry_of(lease.seq, b"another"))
+        home.leases.commit(lease, b"r", ok=1, errors=0, documents=[write])
+        rows = client.zrange(f"verso:marks:{uid}", 0, -1, withscores=True)
+        ((unit, mark),) = cast("list[tuple[bytes, float]]", rows)
+        return unit, f"{mark:.0f}"
+
+    first = marked()
+    assert home.moves.scripts.run("move_unmark", [uid, *first]) == 0
+    assert marked() != first
+    assert home.moves.scripts.run("move_unmark", [uid, *first]) == 1
+
+
+def test_reads_that_are_always_open_hold_no_move_up(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    home.jobs.accept(here.job(b"", "d1", kind=Kind.RECONSTRUCT))
+    begin(here, "home", "b")
+    here.mover("home", sleep=lambda _: None, fence_s=5.0).step()
+    assert home.moves.all()[NAME].stage is MoveStage.CLEAN
+    here.now += 60.0
+    here.mover("home").step()
+    assert home.moves.all()[NAME].stage is MoveStage.CLEAN  # it still reads there
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+
+
+def test_a_collection_that_was_deleted_after_the_switch_does_not_come_back(
+    world: Callable[..., World],
+) -> None:
+    here = world()
+    here.act(20)
+    begin(here, "home", "b")
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    place = home.moves.place
+
+    def die(*_: object) -> None:
+        home.moves.place = place  # type: ignore[method-assign]
+        raise Crashed
+
+    home.moves.place = die  # type: ignore[method-assign,assignment]
+    with pytest.raises(Crashed):
+        run_to_end(here, "home")
+    other.documents.collection_delete(NAME)
+    here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    assert not any(here.listed(one) for one in here.ledgers.values())
+
+
+def test_a_move_to_a_ledger_that_is_gone_is_given_up(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    begin(here, "home", "gone")
+    mover = here.mover("home")
+    mover.step()
+    move = home.moves.all()[NAME]
+    assert move.reason is MoveReason.TARGET
+    after = move.model_copy(update={"stage": MoveStage.GIVEN_UP, "due": 0.0})
+    assert home.moves.step(move, after, "open")
+    mover.step()
+    assert not home.moves.all()[NAME].running
+
+
+def test_a_ledger_that_is_away_holds_no_other_move_up(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    here = world()
+    here.act(20)
+    home = here.ledgers["home"]
+    made = home.documents.collections()[NAME].model_copy(update={"name": "away"})
+    home.documents.collection_put(made)
+    here.ledgers["dead"] = Ledger(connect(f"unix://{tmp_path}/none", timeout_s=1.0), name="dead")
+    home.moves.begin("away", "away", "dead")
+    move = home.moves.all()["away"]
+    assert home.moves.step(move, move.model_copy(update={"started": 1.0}))  # it is the older one
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: here.settle())
+    for _ in range(2):
+        here.now += 60.0
+        mover.step()
+    moves = home.moves.all()
+    assert moves[NAME].stage is MoveStage.CLEAN
+    assert (moves["away"].stage, moves["away"].reason) == (MoveStage.COPY, MoveReason.TARGET)
+    assert moves["away"].due > here.now - 60.0
+    del here.ledgers["dead"]
+
+
+def test_nothing_is_removed_before_the_other_ledger_has_it(world: Callable[..., World]) -> None:
+    """Not even if that ledger was restored from a backup that was taken before the last step."""
+    here = world()
+    here.act(20)
+    here.settle()
+    other = here.ledgers["b"].moves
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: here.settle())
+    mover.step()
+    (move,) = here.ledgers["home"].moves.all().values()
+    assert move.stage is MoveStage.CLEAN
+    client = other.scripts.client
+    client.hdel("verso:uids", move.own)
+    client.hdel("verso:collections", move.own)
+    client.hdel("verso:arriving", move.own)
+    client.hset("verso:receiving", move.own, f"{move.target_uid} {move.number} 0")
+    here.now += 60.0
+    mover.step()
+    assert here.listed(here.ledgers["b"])
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_nothing_is_removed_while_a_backup_is_taken(world: Callable[..., World]) -> None:
+    here = world()
+    here.act(20)
+    here.settle()
+    home = here.ledgers["home"]
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: here.settle())
+    mover.step()
+    home.epoch.freeze("backup", seconds=60)
+    here.settle()
+    while home.maintenance.gc_take():
+        pass
+    for _ in range(3):
+        here.now += 60.0
+        mover.step()
+    assert home.moves.all()[NAME].stage is MoveStage.CLEAN
+    assert here.listed(home)
+    home.epoch.thaw("backup")
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+
+
+def test_a_collection_that_was_deleted_while_it_was_cleaned_up_does_not_come_back(
+    world: Callable[..., World],
+) -> None:
+    here = world()
+    here.act(20)
+    here.settle()
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: here.settle())
+    mover.step()
+    other.moves.release(home.moves.all()[NAME])  # a keeper that ended behind it
+    other.documents.collection_delete(NAME)
+    here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    assert not any(here.listed(one) for one in here.ledgers.values())
+
+
+def test_a_late_creation_makes_no_second_collection(world: Callable[..., World]) -> None:
+    """It was accepted before the collection moved, and is done after that."""
+    here = world()
+    home = here.ledgers["home"]
+    made = home.documents.collections()[NAME]
+    begin(here, "home", "b")
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    with pytest.raises(CollectionBusy):
+        home.documents.collection_put(made)
+    assert not here.listed(home)
+    begin(here, "b", "home")
+    assert run_to_end(here, "b").stage is MoveStage.DONE
+    here.check()
+
+
+def test_the_duties_of_the_old_ledger_go_on_past_a_collection_that_has_moved(
+    world: Callable[..., World],
+) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    kept = home.documents.collections()[NAME].model_copy(update={"retention_days": 1.0})
+    for name in ("a", "d"):
+        home.documents.collection_put(kept.model_copy(update={"name": name}))
+    changed = home.documents.collection_change
+    changed(NAME, lambda old: old.model_copy(update={"retention_days": 1.0}))
+    begin(here, "home", "b")
+    here.mover("home", sleep=lambda _: here.settle()).step()
+    assert here.listed(home)
+    index = LedgerIndex(here.ledgers)
+    assert index.ledger_of_collection(NAME) is here.ledgers["b"]
+    with pytest.raises(CollectionBusy):
+        LedgerIndex({"home": home}).ledger_of_collection(NAME)
+    assert list(home.documents.here()) == ["a", "d"]
+    assert Retention(home, every_s=3600.0).step() == 2
+
+
+def test_contents_are_compared_however_a_server_keeps_them(world: Callable[..., World]) -> None:
+    """Large sets, which only grow, by their size: their members would keep all others waiting."""
+    here = world()
+    scripts = here.ledgers["b"].moves.scripts
+    client = scripts.client
+
+    def of(*names: str) -> list[bytes]:
+        return cast("list[bytes]", scripts.run("move_digests", [*names]))
+
+    for members in (20, 12_000):
+        rows = [f"{n:016}" for n in range(members)]
+        client.sadd("one", *rows)
+        client.sadd("two", *reversed(rows))
+        first, second = of("one", "two")
+        assert first == second
+        client.srem("two", rows[7])
+        assert of("two") != [first]
+    for name, order in (("h1", range(900)), ("h2", reversed(range(900)))):
+        client.hset(name, mapping={str(n): "x" * n for n in order})
+    client.zadd("z1", {"a": 1, "b": 2, "c": 1})
+    client.zadd("z2", {"c": 1, "b": 2, "a": 1})
+    for name, parts in (("l1", ["ab", "c"]), ("l2", ["a", "bc"])):
+        client.rpush(name, *parts)
+        client.xadd(name.replace("l", "x"), cast("Any", dict([parts])), id="1-1")
+    found = of("h1", "h2", "z1", "z2", "l1", "l2", "x1", "x2", "none")
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    assert found[4] != found[5]
+    assert found[6] != found[7]
+    assert found[8] == b""
