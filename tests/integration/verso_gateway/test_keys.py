@@ -89,6 +89,7 @@ FORBIDDEN = [
     ("read", "DELETE", "/v1/documents/a", "ingest"),
     ("both", "DELETE", "/v1/collections/default", "admin"),
     ("both", "POST", "/v1/collections/default/migrate", "admin"),
+    ("both", "POST", "/v1/collections/default/move", "admin"),
     ("both", "POST", "/v1/scrub", "admin"),
     ("both", "POST", "/v1/registry/promote", "admin"),
     ("both", "POST", "/v1/train", "admin"),
@@ -164,6 +165,7 @@ ROUTES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/collections/NAME/facets", {"fields": ["host"]}),
     ("PATCH", "/v1/documents/a?collection=NAME", {"metadata": {"a": 1}}),
     ("GET", "/v1/collections/NAME/migrate", None),
+    ("GET", "/v1/collections/NAME/move", None),
     ("GET", "/v1/logs/tail?collection=NAME", None),
 ]
 
