@@ -631,7 +631,7 @@ class AsyncClient:
         return await self._run(operations.collections.move_state(collection))
 
     async def end_move(self, collection: str) -> MoveView:
-        """Give up a collection's move, unless it has switched ledgers by now."""
+        """Cancel a collection's move, unless it has switched ledgers by now."""
         return await self._run(operations.collections.end_move(collection))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:

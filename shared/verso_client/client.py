@@ -624,7 +624,7 @@ class Client:
         return self._run(operations.collections.move_state(collection))
 
     def end_move(self, collection: str) -> MoveView:
-        """Give up a collection's move, unless it has switched ledgers by now."""
+        """Cancel a collection's move, unless it has switched ledgers by now."""
         return self._run(operations.collections.end_move(collection))
 
     def scrub(self, *, now: bool = False) -> ScrubState:

@@ -61,7 +61,7 @@ def line_of(number: int) -> bytes:
 
 
 @dataclass
-class Told:
+class Sent:
     """The numbers below which a caller's lines were acknowledged, and calls without an answer."""
 
     start: int
@@ -77,21 +77,21 @@ class Sender(threading.Thread):
         self._connect = connect
         self._end = end
         self._until = until
-        self.told = Told(start, start)
+        self.sent = Sent(start, start)
 
     def run(self) -> None:
         """Send until the end, or until the time is over."""
-        told = self.told
+        sent = self.sent
         with self._connect() as client:
-            while told.acknowledged < self._end and time.monotonic() < self._until:
-                end = min(told.acknowledged + _TOGETHER, self._end)
-                part = b"".join(line_of(n) + b"\n" for n in range(told.acknowledged, end))
+            while sent.acknowledged < self._end and time.monotonic() < self._until:
+                end = min(sent.acknowledged + _TOGETHER, self._end)
+                part = b"".join(line_of(n) + b"\n" for n in range(sent.acknowledged, end))
                 try:
-                    client.ingest_lines([part], collection=LINES, labels={"from": str(told.start)})
+                    client.ingest_lines([part], collection=LINES, labels={"from": str(sent.start)})
                 except VersoError:
-                    told.unanswered = end - told.acknowledged
+                    sent.unanswered = end - sent.acknowledged
                     return  # whether they are stored is not known: nothing more is sent
-                told.acknowledged = end
+                sent.acknowledged = end
 
 
 def run_many(
@@ -123,7 +123,7 @@ def run_many(
         taken_s = time.monotonic() - started
         verdict = judge(platform, journal)
         read_at = time.monotonic()
-        found = compare(platform, [sender.told for sender in senders])
+        found = compare(platform, [sender.sent for sender in senders])
         read_s = time.monotonic() - read_at
         samples = sampler.stop()
         platform.stop()
@@ -143,9 +143,9 @@ def _connect(platform: Platform) -> Callable[[], Client]:
     )
 
 
-def compare(platform: Platform, told: list[Told]) -> dict[str, int]:
+def compare(platform: Platform, sent: list[Sent]) -> dict[str, int]:
     """Read every line: acknowledged ones are there once, others at most once."""
-    most = max(one.acknowledged + one.unanswered for one in told)
+    most = max(one.acknowledged + one.unanswered for one in sent)
     read = np.zeros(most, np.uint8)
     wrong = 0
     for line in _lines(platform):
@@ -155,7 +155,7 @@ def compare(platform: Platform, told: list[Told]) -> dict[str, int]:
         else:
             wrong += 1
     acknowledged, unanswered = np.zeros(most, bool), np.zeros(most, bool)
-    for one in told:
+    for one in sent:
         acknowledged[one.start : one.acknowledged] = True
         unanswered[one.acknowledged : one.acknowledged + one.unanswered] = True
     return {

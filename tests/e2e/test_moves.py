@@ -278,7 +278,7 @@ def test_a_tail_goes_on_where_the_lines_are(platform: Platform) -> None:
         tail(place, "after the move")
 
 
-def test_a_move_is_refused_where_it_cannot_be_and_given_up_where_it_is_not_wanted(
+def test_a_move_is_refused_where_it_cannot_be_and_cancelled_where_it_is_not_wanted(
     platform: Platform,
 ) -> None:
     with httpx2.Client(base_url=platform.url, timeout=60.0) as http:

@@ -56,7 +56,7 @@ class MovedOn(Exception):
 
 def _urgency(move: Move) -> tuple[int, float]:
     """Return what comes first: what callers wait for, then the oldest."""
-    order = (MoveStage.SWITCHED, MoveStage.FENCE, MoveStage.CLEAN, MoveStage.GIVEN_UP)
+    order = (MoveStage.SWITCHED, MoveStage.FENCE, MoveStage.CLEAN, MoveStage.CANCELLED)
     return (order.index(move.stage) if move.stage in order else len(order), move.started)
 
 
@@ -133,14 +133,14 @@ class Mover:
 
     def _take_on(self, move: Move) -> Move:
         target = self._ledgers.get(move.target)
-        if move.stage is MoveStage.GIVEN_UP:
+        if move.stage is MoveStage.CANCELLED:
             return self._forget(move, target)
         if target is None:
             return self._wait(move, MoveReason.TARGET)
         match move.stage:
             case MoveStage.COPY:
                 if not self._moves.has(move):  # it was deleted
-                    return self._to(move, stage=MoveStage.GIVEN_UP)
+                    return self._to(move, stage=MoveStage.CANCELLED)
                 return self._copy(move, target.moves)
             case MoveStage.FENCE:
                 return self._to(move, "open", stage=MoveStage.COPY)
@@ -157,7 +157,7 @@ class Mover:
             except LedgerUnavailable:  # what was copied there is left, and never published
                 _log.warning("copy is left", extra={"collection": move.collection})
         move = self._to(move, "forget", ended=self._clock())
-        _log.info("move given up", extra={"collection": move.collection})
+        _log.info("move cancelled", extra={"collection": move.collection})
         return move
 
     def _copy(self, move: Move, target: Moves) -> Move:

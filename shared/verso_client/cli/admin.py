@@ -345,7 +345,7 @@ def move(
     ledger: Annotated[
         str | None, typer.Option(help="Name of the ledger that gets it; without it: show the move.")
     ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Give the move up.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Cancel the move.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
     as_json: AsJson = False,
 ) -> None:

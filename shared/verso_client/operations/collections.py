@@ -87,7 +87,7 @@ def move_state(name: str) -> Steps[MoveView]:
 
 
 def end_move(name: str) -> Steps[MoveView]:
-    """Give up a collection's move."""
+    """Cancel a collection's move."""
     reply = yield Call("DELETE", path_of("collections", name, "move"))
     return MoveView.model_validate(reply.json())
 

@@ -21,7 +21,7 @@ class MoveStage(StrEnum):
     CLEAN = "clean"
     """The other ledger serves it; what is left is removed once nothing reads it."""
     DONE = "done"
-    GIVEN_UP = "given_up"
+    CANCELLED = "cancelled"
     """The copy is removed."""
 
 
@@ -96,7 +96,7 @@ class MoveView(OpenModel):
     target: str = Field(description="ledger that gets it")
     stage: MoveStage = Field(
         description="copy: served as ever; fence: writes wait; switched: the target gets it; "
-        "clean: the target has it, and the source still reads; done; given_up"
+        "clean: the target has it, and the source still reads; done; cancelled"
     )
     part: float = Field(description="that is copied, in [0, 1]")
     bytes_copied: int

@@ -120,7 +120,7 @@ class Moves:
         found = collection_rows.load(row)
         move = new_move(name, own, scalars.text(uid), found, source=self.ledger, target=target)
         args: list[scalars.Arg] = [name, own, move.uid, seen or b"", move.model_dump_json()]
-        return begun(scalars.text(self._run("move_begin", args)), move)
+        return started_or_refused(scalars.text(self._run("move_begin", args)), move)
 
     def step(
         self, seen: Move, new: Move | None, what: str = "none", *, with_: str | int = ""
@@ -267,7 +267,7 @@ class Moves:
         self._run("move_release", [move.own])
 
     def forget(self, move: Move) -> None:
-        """Give up the copy, unless it is a collection by now."""
+        """Remove the copy, unless it is a collection by now."""
         self._run("move_forget", [move.own, move.buckets])
 
     def place(self, name: str, ledger: str) -> None:
@@ -328,7 +328,7 @@ class AsyncMoves:
             raise CollectionUnknown(f"no collection {name!a}")
         before = None if seen is None else Move.model_validate_json(seen)
         if before is not None and before.running:
-            if before.stage is MoveStage.GIVEN_UP:
+            if before.stage is MoveStage.CANCELLED:
                 raise CollectionBusy(f"the copy of {name!a} is still being removed; try again")
             if before.target != target:
                 raise MigrationRefused(f"{name!r} is being moved to {before.target}")
@@ -336,11 +336,11 @@ class AsyncMoves:
         found = collection_rows.load(row)
         move = new_move(name, own, scalars.text(uid), found, source=self._ledger, target=target)
         args: list[scalars.Arg] = [name, own, move.uid, seen or b"", move.model_dump_json()]
-        return begun(scalars.text(await self._run("move_begin", args)), move)
+        return started_or_refused(scalars.text(await self._run("move_begin", args)), move)
 
-    async def give_up(self, move: Move) -> bool:
-        """Give a move up, if it still stands as seen; the keeper removes what was copied."""
-        after = move.model_copy(update={"stage": MoveStage.GIVEN_UP, "reason": None, "due": 0.0})
+    async def cancel(self, move: Move) -> bool:
+        """Cancel a move, if it still stands as seen; the keeper removes what was copied."""
+        after = move.model_copy(update={"stage": MoveStage.CANCELLED, "reason": None, "due": 0.0})
         args: list[scalars.Arg] = [
             move.collection, move.model_dump_json(), after.model_dump_json(), move.own, move.uid,
             "open", "",
@@ -387,7 +387,7 @@ def new_move(
     )
 
 
-def begun(reply: str, move: Move) -> Move:
+def started_or_refused(reply: str, move: Move) -> Move:
     """Read the reply of ``move_begin.lua``.
 
     Raises:

@@ -11,7 +11,7 @@ local uid = redis.call('INCR', K.seq)
 redis.call('HSET', K.uids, own, uid)
 redis.call('HSET', K.counts .. uid, 'full', now)
 redis.call('HSET', K.collections, own, ARGV[2])
-redis.call('HDEL', K.shut, 'n:' .. name, 'o:' .. own) -- of a move that was given up
+redis.call('HDEL', K.shut, 'n:' .. name, 'o:' .. own) -- of a move that was cancelled
 if own ~= name then
   redis.call('HSET', K.aliases, name, own)
   redis.call('SADD', K.hidden, own)

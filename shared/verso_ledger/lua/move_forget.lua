@@ -1,4 +1,4 @@
--- Gives up a copy of a collection that has not become one of this ledger; drop.lua sweeps its keys. ARGV: own name,
+-- Removes a copy of a collection that has not become one of this ledger; drop.lua sweeps its keys. ARGV: own name,
 -- buckets.
 local uid = string.match(redis.call('HGET', K.receiving, ARGV[1]) or '', '^(%d+) ')
 if not uid then return 'done' end

@@ -249,11 +249,11 @@ def test_moves_that_cannot_be_are_refused(
         assert client.post(path, json={"ledger": "home"}).json()["code"] == "migration_refused"
         assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"
         assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"
-        given_up = client.delete(path)
-        assert (given_up.status_code, given_up.json()["stage"]) == (200, "given_up")
+        cancelled = client.delete(path)
+        assert (cancelled.status_code, cancelled.json()["stage"]) == (200, "cancelled")
         assert client.delete(path).json()["code"] == "migration_refused"
         assert client.post(path, json={"ledger": "b"}).json()["code"] == "collection_busy"
         world.mover("home").step()
         ended = client.get(path).json()
-        assert (ended["stage"], ended["ended"] is not None) == ("given_up", True)
+        assert (ended["stage"], ended["ended"] is not None) == ("cancelled", True)
         assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"

@@ -156,7 +156,7 @@ def test_two_keepers_at_once_and_crashes_at_random_lose_nothing(
         source, target = target, source
 
 
-def test_a_move_that_is_given_up_leaves_all_as_it_was(world: Callable[..., World]) -> None:
+def test_a_move_that_is_cancelled_leaves_all_as_it_was(world: Callable[..., World]) -> None:
     here = world(buckets=600)
     here.act(40)
     home = here.ledgers["home"].moves
@@ -166,7 +166,7 @@ def test_a_move_that_is_given_up_leaves_all_as_it_was(world: Callable[..., World
     assert mover.step() is not None  # its slices do not end in the pause
     move = home.all()[NAME]
     assert (move.stage, move.bytes_copied > 0) == (MoveStage.COPY, True)
-    assert home.step(move, move.model_copy(update={"stage": MoveStage.GIVEN_UP}), "open")
+    assert home.step(move, move.model_copy(update={"stage": MoveStage.CANCELLED}), "open")
     here.texts["d1"] = b"still open"
     here.now += 60.0
     mover.step()
@@ -446,7 +446,7 @@ def test_a_collection_that_was_deleted_after_the_switch_does_not_come_back(
     assert not any(here.listed(one) for one in here.ledgers.values())
 
 
-def test_a_move_to_a_ledger_that_is_gone_is_given_up(world: Callable[..., World]) -> None:
+def test_a_move_to_a_ledger_that_is_gone_is_cancelled(world: Callable[..., World]) -> None:
     here = world()
     home = here.ledgers["home"]
     begin(here, "home", "gone")
@@ -454,7 +454,7 @@ def test_a_move_to_a_ledger_that_is_gone_is_given_up(world: Callable[..., World]
     mover.step()
     move = home.moves.all()[NAME]
     assert move.reason is MoveReason.TARGET
-    after = move.model_copy(update={"stage": MoveStage.GIVEN_UP, "due": 0.0})
+    after = move.model_copy(update={"stage": MoveStage.CANCELLED, "due": 0.0})
     assert home.moves.step(move, after, "open")
     mover.step()
     assert not home.moves.all()[NAME].running

@@ -26,7 +26,7 @@ async def begin(request: Request, name: str) -> Response:
     """Move a collection to another ledger; the answer does not wait for it.
 
     It is served all the while. Near the end writes wait some seconds. One that is being moved there
-    already is given as it is.
+    already is returned as it is.
     """
     context = context_of(request)
     await collection_of(request, name)
@@ -57,18 +57,18 @@ async def describe(request: Request, name: str) -> Response:
     responses=openapi.responses(MoveView),
 )
 async def end(request: Request, name: str) -> Response:
-    """Give up a move that has not switched ledgers yet; its copy is removed."""
+    """Cancel a move that has not switched ledgers yet; its copy is removed."""
     context = context_of(request)
     await collection_of(request, name)
     move = await _newest(context, name)
     if move.stage not in (MoveStage.COPY, MoveStage.FENCE):
-        raise MigrationRefused(f"{name!r} has moved, or its move has been given up")
+        raise MigrationRefused(f"{name!r} has moved, or its move was cancelled")
     ledger = next(one for one in context.ledgers.all if one.name == move.source)
     request.state.target = name  # for the audit log
-    if not await ledger.moves.give_up(move):
+    if not await ledger.moves.cancel(move):
         raise MigrationRefused(f"the move of {name!r} has just gone on; ask again")
-    given_up = move.model_copy(update={"stage": MoveStage.GIVEN_UP})
-    return responses.json_response(views.move(given_up))
+    cancelled = move.model_copy(update={"stage": MoveStage.CANCELLED})
+    return responses.json_response(views.move(cancelled))
 
 
 async def start(context: Context, name: str, target: str) -> Move:
