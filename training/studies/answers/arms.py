@@ -45,6 +45,8 @@ from verso_training.heads.recipe import AnswerConfig
 from verso_training.heads.vectors import OnProgress
 
 Floats = NDArray[np.float32]
+Losses = Callable[[Sequence[Window]], Mapping[str, Tensor]]
+"""Of a batch, by name."""
 RATE = 4e-4
 """Half of the recipe's: the weights are trained already."""
 ARMS: Mapping[str, tuple[str, ...]] = {
@@ -75,6 +77,13 @@ class Loaded:
         start.restore(module.only(config.layers))
         return cls(base, module.eval(), config)
 
+    @classmethod
+    def new(cls, artifact: Path, config: AnswerConfig, *, seed: int) -> Loaded:
+        """Return a reader that nothing was trained of yet."""
+        base = backbone.load(artifact)
+        torch.manual_seed(seed)
+        return cls(base, reader.Reader(base, config).eval(), config)
+
     def logits(self, batch: Sequence[Window]) -> tuple[Floats, Floats]:
         """Return what the module says of windows, computed in bfloat16."""
         padded = reader.collate(batch)
@@ -95,38 +104,54 @@ class Loaded:
         return self.logits
 
 
+def further(config: AnswerConfig, *, minutes: float) -> fitting.Budget:
+    """Return the budget of a training from weights that are trained already."""
+    return fitting.Budget(minutes, 100.0, RATE, config.tokens_per_step, checkpoint_minutes=2.0)
+
+
 def train(
     start: Loaded,
     asked: Sequence[Question],
+    budget: fitting.Budget,
     *,
-    minutes: float,
     folder: Path,
-    seed: int = 0,
+    warm: Sequence[Question] = (),
+    losses: Losses | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> dict[str, Tensor]:
-    """Train a reader further and return its weights; a run in the same folder goes on."""
+    """Train a reader and return its weights; a run in the same folder goes on.
+
+    Args:
+        start: The reader; its module is changed.
+        asked: Questions that it is trained on.
+        budget: How long.
+        folder: For checkpoints.
+        warm: Questions of the first phase.
+        losses: Of a batch; None: those of the right spans.
+        on_progress: Told every ten steps.
+    """
     done = folder / "finished"
     if not done.exists():
         config = start.config
-        budget = fitting.Budget(
-            minutes, 100.0, RATE, config.tokens_per_step, checkpoint_minutes=2.0, seed=seed
-        )
-        shown = windows(
-            asked, start.base.tokenizer,
-            max_tokens=config.max_tokens, stride=config.stride, all_windows=False,
+        shown, before = (
+            list(
+                windows(
+                    part, start.base.tokenizer,
+                    max_tokens=config.max_tokens, stride=config.stride, all_windows=False,
+                )
+            )
+            for part in (asked, warm)
         )  # fmt: skip
         run = fitting.AdapterRun(
-            start.module, budget, main=list(shown), losses=narrow(start.module.losses),
-            folder=folder,
+            start.module, budget, main=shown, warm=before,
+            losses=narrow(losses or start.module.losses), folder=folder,
         )  # fmt: skip
         run.train(on_progress=on_progress, should_stop=lambda: False)
         done.touch()
     return load_file(folder / "adapter.safetensors")
 
 
-def narrow(
-    losses: Callable[[Sequence[Window]], Mapping[str, Tensor]],
-) -> Callable[[Sequence[Window]], Mapping[str, Tensor]]:
+def narrow(losses: Losses) -> Losses:
     """Return losses whose matrix products are computed in bfloat16."""
 
     def computed(batch: Sequence[Window]) -> Mapping[str, Tensor]:
@@ -184,6 +209,14 @@ class Read:
         found = json.loads(path.read_text(encoding="utf-8"))
         answers = [Answer(**{**row, "place": tuple(row["place"])}) for row in found["answers"]]
         return cls(answers, np.array(found["cosines"], np.float32))
+
+    @classmethod
+    def once(cls, path: Path, read: Callable[[], Read]) -> Read:
+        """Return what an earlier run has kept, or read and keep it."""
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            read().write(path)
+        return cls.load(path)
 
 
 def held_out(asked: Sequence[Question], read: Read) -> tuple[Marked, NDArray[np.bool_]]:
@@ -249,15 +282,12 @@ class Study:
                 asked += material.held(kind, sources, self.work / "questions")
             torch.manual_seed(0)
             start = Loaded.of(self.artifact, self.head)
-            folder = self.work / "runs" / arm
-            weights[arm] = train(start, asked, minutes=self.minutes, folder=folder)
+            budget = further(start.config, minutes=self.minutes)
+            weights[arm] = train(start, asked, budget, folder=self.work / "runs" / arm)
 
         def read(name: str, logits: Callable[[], Logits]) -> Read:
             path = self.work / "read" / f"{name}.json"
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Read.of(dev, shipped.answers(dev, logits()), encode).write(path)
-            return Read.load(path)
+            return Read.once(path, lambda: Read.of(dev, shipped.answers(dev, logits()), encode))
 
         found = {name: read(name, partial(shipped.weighted, own)) for name, own in weights.items()}
         if means:

@@ -16,11 +16,13 @@ from studies.documents.fitting import fit
 from studies.documents.model import outputs
 from verso_core.heads import Reads, Task
 from verso_training.config import RecipeInvalid
+from verso_training.heads.confidence import Outputs
 from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.recipe import HeadRecipe
-from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Trained
 from verso_training.heads.vector_classifier import measured
+from verso_training.heads.vectors import OnProgress
 
 Reader = Callable[[Sequence[str]], Sequence[Document]]
 """Returns what a head reads of texts, as a worker stores them."""
@@ -53,15 +55,8 @@ def train_document_head(
         )
     torch.set_num_threads(recipe.threads)
     checked = context.checked(recipe, examples)
-    part = {
-        split: Part(
-            read([str(row.text) for row in checked.of(split)]),
-            checked.targets(split),
-            [row.fold for row in checked.of(split)],
-        )
-        for split in RowSplit
-    }
-    model, held_out = fit(
+    part = {split: _part(checked, split, read) for split in RowSplit}
+    model, said = fit(
         recipe.classify,
         train=part[RowSplit.TRAIN],
         validation=part[RowSplit.VALIDATION],
@@ -86,10 +81,36 @@ def train_document_head(
         row for row in checked.rows if row.split is not RowSplit.TRAIN or next(has_vectors)
     )
     return context.published(
-        measured(trained, replace(checked, rows=kept), found, extra={}, held_out=held_out),
+        measured(trained, replace(checked, rows=kept), found, extra={}, held_out=said),
         checked.counts(),
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
+    )
+
+
+def held_out(
+    recipe: HeadRecipe, checked: Checked, on_progress: OnProgress, *, read: Reader
+) -> Outputs | None:
+    """Return what is said of rows held out, by layers that were not fitted on them.
+
+    None where the recipe has no folds.
+    """
+    _, said = fit(
+        recipe.classify,
+        train=_part(checked, RowSplit.TRAIN, read),
+        validation=_part(checked, RowSplit.VALIDATION, read),
+        labels=checked.labels,
+        seed=recipe.seed,
+        on_progress=on_progress,
+        should_stop=lambda: False,
+    )
+    return said
+
+
+def _part(checked: Checked, split: RowSplit, read: Reader) -> Part:
+    rows = checked.of(split)
+    return Part(
+        read([str(row.text) for row in rows]), checked.targets(split), [row.fold for row in rows]
     )
 
 

@@ -36,7 +36,7 @@ from studies.tasks.steps import Rates, Task
 from verso_core import heads, manifest
 from verso_training import device
 from verso_training.heads import backbone, graph, questions, reader
-from verso_training.heads.modules import NEGATIVE, SpanHead, SpanReader, span_loss
+from verso_training.heads.modules import NEGATIVE, SpanHead, span_loss
 from verso_training.heads.questions import Question, Window
 from verso_training.heads.reader import Reader
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
@@ -48,6 +48,9 @@ _SHOWN = 4
 _MINED = 650
 _TOKENS_PER_STEP = 2048
 _RATES = Rates(1e-4, 8e-4)
+Teacher = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From token ids, mask and types to logits of starts and ends. Shape: three times (B, T) to twice
+(B, T)."""
 _TAUGHT = {"student alone": 0.0, "student with its teacher": WEIGHT}
 
 
@@ -72,7 +75,7 @@ class TunedReader(Reader):
 
 
 def losses(
-    module: Reader, teacher: SpanReader, *, weight: float
+    module: Reader, teacher: Teacher, *, weight: float
 ) -> Callable[[Sequence[Window]], Mapping[str, Tensor]]:
     """Return the loss of every head on a batch; ``weight`` is the teacher's."""
 

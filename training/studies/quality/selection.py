@@ -35,16 +35,33 @@ def with_intervals(
     scores: Sequence[NDArray[np.float32]], rankings: Sequence[Ranking]
 ) -> tuple[Interval, Interval]:
     """Return what ``ranked`` returns, with intervals over the questions."""
-    places = []
-    for values, ranking in zip(scores, rankings, strict=True):
-        order = np.argsort(-values, kind="stable")
-        places.append(1 + next(i for i, c in enumerate(order) if int(c) in ranking.right))
-    found = np.array(places, np.float64)
+    found = places(scores, rankings)
 
     def mean(values: NDArray[np.float64]) -> Interval:
         return signals.bootstrap(lambda i: 100 * float(values[i].mean()), len(values), rounds=2000)
 
     return mean(1 / found), mean((found == 1).astype(np.float64))
+
+
+def places(
+    scores: Sequence[NDArray[np.float32]], rankings: Sequence[Ranking]
+) -> NDArray[np.float64]:
+    """Return the rank of each question's first right candidate, from 1 on. Shape: (N,)."""
+    found = []
+    for values, ranking in zip(scores, rankings, strict=True):
+        order = np.argsort(-values, kind="stable")
+        found.append(1 + next(i for i, c in enumerate(order) if int(c) in ranking.right))
+    return np.array(found, np.float64)
+
+
+def scores(
+    module: CrossEncoder, base: Backbone, rankings: Sequence[Ranking], *, max_tokens: int
+) -> list[NDArray[np.float32]]:
+    """Return what a scorer says of each question's candidates."""
+    flat = [Pair(r.question, candidate, 0.0) for r in rankings for candidate in r.candidates]
+    cuts = np.cumsum([len(r.candidates) for r in rankings])[:-1]
+    said = scoring.scores(module, scoring.tokenised(flat, base.tokenizer, max_tokens=max_tokens))
+    return np.split(said, cuts)
 
 
 def reported(data: Path) -> dict[str, list[Ranking]]:
@@ -60,24 +77,22 @@ def scorer(
 ) -> Mapping[str, Interval]:
     """Ranking of sentences, entailment, and STS-B, which it was not trained on."""
 
-    def scores(rows: Sequence[Pair]) -> NDArray[np.float32]:
+    def said_of(rows: Sequence[Pair]) -> NDArray[np.float32]:
         return scoring.scores(
             module, scoring.tokenised(rows, base.tokenizer, max_tokens=max_tokens)
         )
 
     figures: dict[str, Interval] = {}
     for name, rankings in reported(data).items():
-        flat = [Pair(r.question, candidate, 0.0) for r in rankings for candidate in r.candidates]
-        cuts = np.cumsum([len(r.candidates) for r in rankings])[:-1]
         figures[f"{name}_mrr"], figures[f"{name}_first"] = with_intervals(
-            np.split(scores(flat), cuts), rankings
+            scores(module, base, rankings, max_tokens=max_tokens), rankings
         )
     snli = pairsets.snli(data, "test")[:2000]
-    found, gold = scores(snli), np.array([pair.score for pair in snli])
+    found, gold = said_of(snli), np.array([pair.score for pair in snli])
     kinds = found[gold == 1.0], found[gold == 0.0]
     figures["snli_auroc"] = _drawn_apart(kinds, lambda *drawn: 100 * signals.auroc(*drawn))
     sts = pairsets.stsb(data, "dev")
-    said, truth = scores(sts), np.array([pair.score for pair in sts])
+    said, truth = said_of(sts), np.array([pair.score for pair in sts])
     figures["stsb_dev_spearman"] = signals.bootstrap(
         lambda i: 100 * scoring.spearman(said[i], truth[i]), len(sts), rounds=_ROUNDS
     )

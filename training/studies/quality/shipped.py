@@ -42,7 +42,7 @@ from verso_training.heads import recipe as recipes
 from verso_training.heads.context import TrainingContext
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
-from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
 
 _GOLDEN_TOKENS = 96
@@ -51,6 +51,8 @@ _READER_NOTES = (
     "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on; dev is the",
     "validation part.",
 )
+WARM_SHARE = 0.12
+"""Of a reader's minutes, for QAMR's questions."""
 _NEAR = 5.0
 """Weight of a question that is out of scope: there are a fifth as many as texts of other kinds."""
 _STRANGE = 200
@@ -170,16 +172,36 @@ def outputs_of(
     """Return what a head that reads documents says of the rows of a split, as they were checked."""
     recipe = recipes.parse(heads.load(folder).head.lineage.recipe)
     job = Job(data, artifact, folder.parent.parent, work, on_progress=lambda _: None)
-    groups = [_labelled(name, data) for name in recipe.data.get("sets", ())]
+    checked, read = _checked(recipe, job, [split])
+    documents = [read[str(row.text)] for row in checked.of(split)]
+    return served.outputs(folder, documents, checked.targets(split))
+
+
+def held_out_of(recipe: HeadRecipe, job: Job) -> confidence.Outputs:
+    """Return what layers of a recipe with folds say of the rows that they were not fitted on."""
+    torch.set_num_threads(recipe.threads)
+    checked, read = _checked(recipe, job, list(RowSplit))
+    found = classifier.held_out(
+        recipe, checked, job.on_progress, read=lambda texts: [read[text] for text in texts]
+    )
+    if found is None:
+        raise RecipeInvalid(f"expected classify.folds in the recipe {recipe.name}, got none")
+    return found
+
+
+def _checked(
+    recipe: HeadRecipe, job: Job, splits: Sequence[RowSplit]
+) -> tuple[Checked, dict[str, Document]]:
+    """Return the rows of a recipe, and what is read of those of some splits."""
+    groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
     examples: list[Row] = []
     read: dict[str, Document] = {}
     for group in groups:
         rows = [row for row in group.rows if row.label not in _WITHOUT_MEANING]
         examples += [replace(row, label=_named(group, row.label)) for row in rows]
-        read |= _read(recipe, job, group, split)
-    checked = _context(recipe, job, groups).checked(recipe, examples)
-    documents = [read[str(row.text)] for row in checked.of(split)]
-    return served.outputs(folder, documents, checked.targets(split))
+        for split in splits:
+            read |= _read(recipe, job, group, split)
+    return _context(recipe, job, groups).checked(recipe, examples), read
 
 
 def _read(recipe: HeadRecipe, job: Job, group: LabelledSet, split: RowSplit) -> dict[str, Document]:
@@ -257,7 +279,11 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     folder = job.work / "runs" / recipe.name
     if not (folder / "finished").exists():
         budget = fitting.Budget(
-            config.minutes, config.epochs, config.rate, config.tokens_per_step, warm_share=0.12
+            config.minutes,
+            config.epochs,
+            config.rate,
+            config.tokens_per_step,
+            warm_share=WARM_SHARE,
         )
         run = fitting.AdapterRun(
             module,

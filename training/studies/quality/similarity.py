@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from studies.quality import pairsets, selection, sets
 from studies.quality.classification import Bench
+from studies.quality.pairsets import Ranking
 from verso_core import manifest
 from verso_training.heads.scoring import spearman
 from verso_training.heads.signals import Interval
@@ -29,23 +33,33 @@ def stored_cosine(bench: Bench, part: str) -> float:
 def ranked_by_cosine(bench: Bench) -> dict[str, Interval]:
     """How well the cosine of stored vectors ranks the sentences that ``pairs`` is measured on."""
     figures: dict[str, Interval] = {}
-    scale = manifest.load(bench.artifact).manifest.space.int8_scale
     for name, rankings in selection.reported(bench.data).items():
-        texts = [text for row in rankings for text in (row.question, *row.candidates)]
-        vectors = sets.stored_vectors(
-            texts,
-            artifact=bench.artifact,
-            cache=bench.work / "vectors" / f"ranking-{name}",
-            scale=scale,
-        )
-        vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-        scores, place = [], 0
-        for row in rankings:
-            question, *_ = vectors[place : place + 1]
-            candidates = vectors[place + 1 : place + 1 + len(row.candidates)]
-            scores.append((candidates @ question).astype(np.float32))
-            place += 1 + len(row.candidates)
         figures[f"{name}_mrr"], figures[f"{name}_first"] = selection.with_intervals(
-            scores, rankings
+            cosines(bench, name, rankings), rankings
         )
     return figures
+
+
+def cosines(bench: Bench, name: str, rankings: Sequence[Ranking]) -> list[NDArray[np.float32]]:
+    """Return the cosine of each question with its candidates, by stored vectors.
+
+    Args:
+        bench: Whose artifact encodes, and which keeps the vectors.
+        name: Of the questions, in the cache.
+        rankings: The questions.
+    """
+    texts = [text for row in rankings for text in (row.question, *row.candidates)]
+    vectors = sets.stored_vectors(
+        texts,
+        artifact=bench.artifact,
+        cache=bench.work / "vectors" / f"ranking-{name}",
+        scale=manifest.load(bench.artifact).manifest.space.int8_scale,
+    )
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    found, place = [], 0
+    for row in rankings:
+        question, *_ = vectors[place : place + 1]
+        candidates = vectors[place + 1 : place + 1 + len(row.candidates)]
+        found.append((candidates @ question).astype(np.float32))
+        place += 1 + len(row.candidates)
+    return found

@@ -1,0 +1,136 @@
+"""Does a student of two readers answer better than the reader that ships?
+
+1. A second reader is trained as the one that ships was, from the encoder on, but with another seed
+   and with matrix products in bfloat16: as many steps take half of the minutes.
+2. The student starts at the weights that ship. It learns from the right spans and from the mean of
+   the logits of both readers, by the loss of ``studies.papers.students``: on SQuAD's training
+   questions and on those of other kinds, of which the readers have seen none but QAMR's. A second
+   student learns from the right spans alone, for as long.
+3. All are measured beside the mean of both readers, which is what the student could learn at best,
+   as in ``studies.answers.arms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from studies.answers import arms, material
+from studies.answers.arms import SHIPPED, Loaded, Read
+from studies.answers.intervals import Compared, compared
+from studies.answers.material import Sources
+from studies.papers import students
+from studies.papers.students import Teacher
+from studies.quality import shipped as made
+from studies.quality import squad
+from studies.quality.squad import Part
+from studies.tasks.distillation import WEIGHT
+from verso_core import heads
+from verso_training.artifact.graphs import EncoderGraph
+from verso_training.heads import fitting
+from verso_training.heads import recipe as recipes
+from verso_training.heads.reader import Logits
+
+SEED = 1
+SECOND, BOTH = "another seed", "mean of both"
+STUDENTS: Mapping[str, float] = {"student": WEIGHT, "labels alone": 0.0}
+"""The weight of what the readers say, beside that of the right spans."""
+
+
+def mean_of(readers: Sequence[Teacher]) -> Teacher:
+    """Return the mean of the logits of readers."""
+
+    def said(ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
+        starts, ends = zip(*(one(ids, mask, types) for one in readers), strict=True)
+        return torch.stack(starts).mean(0), torch.stack(ends).mean(0)
+
+    return said
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where readers are trained and measured.
+
+    Attributes:
+        data: Folder of the public data sets.
+        artifact: Whose encoder is read.
+        head: Folder of the reader that ships.
+        work: Keeps questions, weights and answers; a later run goes on from there.
+        second_minutes: Processor time of the second reader.
+        minutes: Of each student.
+    """
+
+    data: Path
+    artifact: Path
+    head: Path
+    work: Path
+    second_minutes: float
+    minutes: float
+
+    def run(self, names: Iterable[str]) -> dict[str, Compared]:
+        """Train the second reader and students, and measure them beside the weights that ship.
+
+        Args:
+            names: Of :data:`STUDENTS`.
+        """
+        shipped = Loaded.of(self.artifact, self.head)
+        encode = EncoderGraph(self.artifact, threads=1).encode
+        sources = Sources(self.data, shipped.answers, encode)
+        dev = squad.read(self.data, Part.DEV)
+        second = self._second(sources)
+        readers: dict[str, Logits] = {
+            SHIPPED: shipped.logits,
+            SECOND: second.logits,
+            BOTH: arms.mean_logits([shipped.logits, second.logits]),
+        }
+        for name in names:
+            readers[name] = self._student(name, [shipped, second], sources).logits
+
+        def read(name: str) -> Read:
+            path = self.work / "read" / f"{_file(name)}.json"
+            return Read.once(
+                path, lambda: Read.of(dev, shipped.answers(dev, readers[name]), encode)
+            )
+
+        decided = [arms.held_out(dev, read(name)) for name in readers]
+        return dict(zip(readers, compared(decided), strict=True))
+
+    def _second(self, sources: Sources) -> Loaded:
+        """Return a reader that is trained as the one that ships was, with another seed."""
+        config = recipes.parse(heads.load(self.head).head.lineage.recipe).answer
+        start = Loaded.new(self.artifact, replace(config, beside=()), seed=SEED)
+        budget = fitting.Budget(
+            self.second_minutes, config.epochs, config.rate, config.tokens_per_step,
+            warm_share=made.WARM_SHARE, checkpoint_minutes=2.0, seed=SEED,
+        )  # fmt: skip
+        short = [*made.qamr(self.data, "dev"), *made.qamr(self.data, "test")]
+        asked = material.base(sources)
+        folder = self.work / "runs" / "second"
+        start.weighted(arms.train(start, asked, budget, folder=folder, warm=short))
+        return start
+
+    def _student(self, name: str, readers: Sequence[Loaded], sources: Sources) -> Loaded:
+        asked = material.base(sources)
+        for kind in material.KINDS:
+            asked += material.held(kind, sources, self.work / "questions")
+        torch.manual_seed(0)
+        start = Loaded.of(self.artifact, self.head)
+        teacher = mean_of([one.module.only(one.config.layers) for one in readers])
+        start.weighted(
+            arms.train(
+                start,
+                asked,
+                arms.further(start.config, minutes=self.minutes),
+                folder=self.work / "runs" / _file(name),
+                losses=students.losses(start.module, teacher, weight=STUDENTS[name]),
+            )
+        )
+        return start
+
+
+def _file(name: str) -> str:
+    return name.replace(" ", "-")
