@@ -1,4 +1,7 @@
-from studies.benches.codecs.bench_guess import loops
+import numpy as np
+import pytest
+
+from studies.benches.codecs.bench_guess import Guessed, loops
 from studies.benches.grouping.bench_templates import faults
 
 
@@ -14,3 +17,15 @@ def test_a_text_loops_where_four_words_stand_twice() -> None:
     assert loops(b"w w w w w")
     assert not loops(b"a b c d, a b c d")
     assert not loops(b"0.0.0.0.0.0.0.0")
+
+
+def test_what_tells_how_good_a_guess_is_is_its_rank_among_all() -> None:
+    right = np.arange(60.0)
+    parts = [
+        Guessed(right[:20], right[:20] ** 2, -right[:20]),
+        Guessed(right[20:], right[20:] ** 2, -right[20:]),
+    ]
+    found = Guessed.joined(parts).figures()
+    assert found["right words"].value == right.mean()
+    assert found["right words and cosine"].value == pytest.approx(1.0)
+    assert found["right words and log p"].high == pytest.approx(-1.0)
