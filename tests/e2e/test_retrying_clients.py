@@ -25,13 +25,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
 import pytest
 from tests.e2e.conftest import Platform
 from tests.e2e.test_fluent_bit import syslog
 from tests.integration.verso_gateway.feed.test_syslog_agents import rsyslog, syslog_ng
 
-from verso_core.errors import VersoError
+from verso_client import Client, Document
+from verso_core.errors import NotReady, QueueFull, Unavailable, VersoError
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.lines import LineRow, LinesRequest
 from verso_core.jobs.log_views import LabelsRequest
@@ -43,8 +43,7 @@ SENT_S = max(16.0, LINES / 330)
 """How long each client has lines to send: nine clients at 330 lines a second are half of what two
 cores take in."""
 PAGE_LINES = 50_000
-SLICES = 40 if shutil.which("node") else 16
-"""Slices that fill the queue; without Node half of the clients are missing."""
+SLICES = 40
 SUPPORT = Path(__file__).parents[1] / "support"
 NODE = SUPPORT / "node"
 DAEMONS = {"rsyslog": ("rsyslogd", rsyslog), "syslog-ng": ("syslog-ng", syslog_ng)}
@@ -148,26 +147,28 @@ def listens(port: int) -> bool:
 
 
 def fill(platform: Platform) -> None:
-    """Stop the worker until requests have been refused for a while."""
+    """Stop the worker and fill the queue, so that the clients are refused for a while."""
     pid = platform.pid("worker")
     os.kill(pid, signal.SIGSTOP)
     try:
-        until = time.monotonic() + 60
-        while not refused(platform):
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        with platform.client(patience_s=0.0) as verso:
+            until = time.monotonic() + 240
+            while not refused(verso):
+                assert time.monotonic() < until
         time.sleep(FULL_S)
     finally:
         os.kill(pid, signal.SIGCONT)
 
 
-def refused(platform: Platform) -> bool:
-    """Whether a gateway has refused a request as the queue was full."""
-    rows: list[str] = []
-    with suppress(httpx2.HTTPError):
-        rows = httpx2.get(f"{platform.url}/metrics", timeout=10).text.splitlines()
-    refusals = [row for row in rows if row.startswith("verso_feed_requests_total{")]
-    return any('status="refused"' in row and float(row.split()[-1]) for row in refusals)
+def refused(verso: Client) -> bool:
+    """Whether the queue is full: no document more is accepted."""
+    try:
+        verso.submit([Document("what fills the queue")])
+    except QueueFull:
+        return True
+    except (NotReady, Unavailable):  # a part that was killed is not back yet
+        time.sleep(0.2)
+    return False
 
 
 def counts(platform: Platform) -> dict[str, int]:
