@@ -10,7 +10,7 @@ FAULTS ?= 1000
 OVERLAY ?= cpu
 PROVE_HOURS ?= 4
 PROVE_MINUTES ?= $(shell echo $$(($(PROVE_HOURS) * 60)))
-TESTERS ?= 4
+TESTERS ?= 5
 SEED ?= $(shell date +%s)
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
@@ -42,7 +42,7 @@ up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=fol
 # more than they compute, so three testers fit on two cores. Bytecode is kept whatever the
 # environment says: the tests start hundreds of processes, and each would compile all it imports.
 test chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, four at a time (TESTERS=n)
+test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, five at a time (TESTERS=n)
 	$(BIN)/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 # LangChain, Haystack, LlamaIndex, MTEB and torch have an environment of their own, with the client.
