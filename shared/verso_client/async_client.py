@@ -619,7 +619,7 @@ class AsyncClient:
         return await self._run(operations.collections.migration(collection))
 
     async def end_migration(self, collection: str) -> None:
-        """Remove the old side of a finished migration, or abort an unfinished one."""
+        """Remove the old side of a finished migration, or cancel an unfinished one."""
         await self._run(operations.collections.end_migration(collection))
 
     async def move(self, collection: str, ledger: str) -> MoveView:

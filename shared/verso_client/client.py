@@ -612,7 +612,7 @@ class Client:
         return self._run(operations.collections.migration(collection))
 
     def end_migration(self, collection: str) -> None:
-        """Remove the old side of a finished migration, or abort an unfinished one."""
+        """Remove the old side of a finished migration, or cancel an unfinished one."""
         self._run(operations.collections.end_migration(collection))
 
     def move(self, collection: str, ledger: str) -> MoveView:

@@ -381,7 +381,7 @@ def migrate(
     show: Annotated[bool, typer.Option("--show", help="Only show its state.")] = False,
     remove_old: Annotated[
         bool,
-        typer.Option("--remove-old", help="Remove the old side, or abort an unfinished migration."),
+        typer.Option("--remove-old", help="Remove the old side, or cancel a migration under way."),
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
     as_json: AsJson = False,

@@ -70,7 +70,7 @@ def migration(name: str) -> Steps[MigrationState]:
 
 
 def end_migration(name: str) -> Steps[None]:
-    """Remove the old side of a finished migration, or abort an unfinished one."""
+    """Remove the old side of a finished migration, or cancel an unfinished one."""
     yield from answered_one(Call("DELETE", path_of("collections", name, "migrate")))
 
 

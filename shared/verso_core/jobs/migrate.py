@@ -116,7 +116,7 @@ class Migration(StrictModel):
 class MigrationResult(ItemResult):
     """The result of a migrate job.
 
-    Of ``begin`` and ``remove`` the migration, None if it is given up. Of ``work``: ``buckets`` and
+    Of ``begin`` and ``remove`` the migration, None if it is cancelled. Of ``work``: ``buckets`` and
     ``documents`` were read, except those of ``ids``, which could not be.
     """
 
@@ -151,7 +151,7 @@ class MigrationState(OpenModel):
     """The newest migration of a collection."""
 
     collection: str
-    stage: str = Field(description="recode, copy, seal, done or blocked; given up")
+    stage: str = Field(description="recode, copy, seal, done or blocked; cancelled")
     codec: str = Field(default="", description="that documents move to")
     in_place: bool = Field(
         default=False, description="the space stays, documents are coded again where they lie"
@@ -174,7 +174,7 @@ class MigrationState(OpenModel):
 
 
 class MigrationEnded(OpenModel):
-    """A migration whose old side was removed, or that was aborted."""
+    """A migration whose old side was removed, or that was cancelled."""
 
     collection: str
-    stage: str = Field(description="done, or given up")
+    stage: str = Field(description="done, or cancelled")

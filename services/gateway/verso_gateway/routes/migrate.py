@@ -61,7 +61,7 @@ async def begin(request: Request, name: str) -> Response:
     responses=openapi.job_responses(MigrationEnded),
 )
 async def remove(request: Request, name: str) -> Response:
-    """Remove the old side of a migration that is done, or give up one that is not."""
+    """Remove the old side of a migration that is done, or cancel one that is not."""
     return await _step(request, MigrateParams(collection=name, step="remove"), MigrateItem())
 
 
@@ -72,7 +72,7 @@ async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> R
     def body(ended: Ended) -> MigrationState:
         found: MigrationResult = responses.sole(ended)
         if found.migration is None:
-            return MigrationState(collection=name, stage="given up")
+            return MigrationState(collection=name, stage="cancelled")
         return views.migration(found.migration)
 
     job = responses.job_of_one(request, Kind.MIGRATE, params, item)

@@ -170,7 +170,7 @@ class Collections:
                 done[own] = self.documents.collection_change(own, changed)
                 self.vectors.index(own, wanted.indexes)
             except CollectionUnknown:
-                if own in sides():  # else its migration has been given up meanwhile
+                if own in sides():  # else its migration has been cancelled meanwhile
                     raise
         stored = done[names[0]]
         return CollectionInfo(**CollectionInfo.settings(stored) | {"name": wanted.name})

@@ -174,7 +174,7 @@ def test_results_survive_the_wire(kind: Kind, cls: type[Any], data: st.DataObjec
     found = Result.unpack(kind, result.pack())
     expected = one
     if isinstance(one, MigrationResult) and one.migration is None and not one.buckets:
-        expected = MigrationResult()  # of a migration that was given up nothing is left
+        expected = MigrationResult()  # of a migration that was cancelled nothing is left
     assert found.timings_ms == result.timings_ms
     assert found.ok == 1
     assert [item.public() for item in found.items] == [expected.public(), failed.public()]
