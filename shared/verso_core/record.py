@@ -34,6 +34,23 @@ have neither CRC nor ABOUT, and one bit for VERIFIED.
 
 Format 3 is format 2 of a document whose points have no payload. Their ids lead to it instead
 (:func:`locating_id`); a document of the other formats is named by its points' payload.
+
+Format 4 is a verified entry of format 2 or 3 that is in cold storage, as a :class:`Part` of an
+object. What is left of each record is enough to name its point and to find its codec, without size:
+
+    offset  size  field
+            1     codec and slot
+            8     hash of the vector
+
+and behind the records stands where the part is, with a bit that says whether the entry is located:
+
+    offset  size  field
+            8     name of the object
+            v     offset in it
+            v     size of the part * 2 + (1 if it is of format 3)
+
+One flipped bit of it is corrected with the CRC. The part is the entry as it was and a CRC that
+corrects a flipped bit (:mod:`verso_core.crc`).
 """
 
 from __future__ import annotations
@@ -43,11 +60,13 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from verso_core import crc
 from verso_core.errors import PatchCorrupt
 
 CHECKSUM_BYTES = 4
@@ -55,12 +74,17 @@ VECTOR_HASH_BYTES = 8
 RECORD_OVERHEAD_BYTES = 1 + VECTOR_HASH_BYTES + CHECKSUM_BYTES
 MAX_SLOT = 31
 ABOUT_BYTES = 4
-_PLAIN, _CHECKED, _LOCATED = 1, 2, 3
-"""Format versions: without a CRC, with one, and the latter for points without payload."""
+_PLAIN, _CHECKED, _LOCATED, _COLD = 1, 2, 3, 4
+"""Format versions: without a CRC, with one, the latter for points without payload, and one in cold
+storage. No single flipped bit makes the last one another."""
 _CRC_BYTES = 2
 _SEQ_BYTES = 6
 MAX_SEQ = (1 << 8 * _SEQ_BYTES) - 1
 _CHUNK_BITS = 16  # of a locating id
+_COLD_RECORD_BYTES = 1 + VECTOR_HASH_BYTES
+_COLD_MASK, _COLD_BITS = 7 | 16 | 64 | 32, _COLD | 16 | 64  # format, VERIFIED and DELETED
+OBJECT_BYTES = 8
+"""Length of the name of an object of cold storage that holds entries."""
 
 
 class Codec(IntEnum):
@@ -133,6 +157,15 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Where an entry and its CRC are in cold storage: name of the object, offset and size."""
+
+    object: bytes
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A stored document without its vectors and without its text.
 
@@ -140,6 +173,8 @@ class Entry:
     which has no such hash and is packed in format 1 again. ``damaged``: the bytes are not what was
     packed; nothing in the entry may be used unchecked, and it must not be packed. ``located``: its
     points have no payload, so it has neither metadata nor time, and their ids lead to the document.
+    ``cold``: where the entry is in cold storage; its records have neither checksum nor payload
+    then, and it must not be packed with another sequence number.
     """
 
     seq: int
@@ -149,15 +184,48 @@ class Entry:
     about: bytes | None = b""
     damaged: bool = False
     located: bool = False
+    cold: Part | None = None
 
     def pack(self) -> bytes:
         """Return the entry in the format of the module's docstring."""
         flags = self.flags | (Flag.ABOUT if self.about else Flag.NONE)
         parts = [self._head(flags, len(self.records)), self.about or b""]
+        if (cold := self.cold) is not None:
+            parts[0] = bytes([_COLD | int(flags)]) + parts[0][1:]
+            parts += [record.pack()[:_COLD_RECORD_BYTES] for record in self.records]
+            where = _varint(2 * cold.size_bytes + self.located)
+            return self._closed(b"".join([*parts, cold.object, _varint(cold.offset), where]))
         for record in self.records:
             data = record.pack()
             parts += [_varint(len(data)), data]
         return self._closed(b"".join(parts))
+
+    def moved(self, place: Part) -> Entry:
+        """Return what is left of the entry once it is in cold storage."""
+        left = (replace(record, checksum=b"", payload=b"") for record in self.records)
+        return replace(self, records=tuple(left), cold=place)
+
+    def part(self) -> bytes:
+        """Return the part of an object that holds the entry."""
+        return crc.closed(self.pack())
+
+    def back(self, part: bytes | None) -> Entry:
+        """Return the whole of an entry in cold storage; ``damaged`` if a bit had flipped.
+
+        Args:
+            part: what was read of its object; None if that is not there.
+
+        Raises:
+            PatchCorrupt: the part is not there, or is not of this entry.
+        """
+        if part is None:
+            raise PatchCorrupt("the object of cold storage that holds the entry is not there")
+        whole = Entry.unpack(crc.opened(part))
+        mine = replace(self, damaged=False, flags=whole.flags)
+        if self.cold is None or whole.cold is not None or whole.moved(self.cold) != mine:
+            raise PatchCorrupt("the part of cold storage is of another entry")
+        damaged = self.damaged or whole.damaged or not crc.intact(part)
+        return replace(whole, flags=self.flags, damaged=damaged)
 
     def head(self) -> bytes:
         """Return the bucket's part of an entry whose records are in a key of their own."""
@@ -185,7 +253,10 @@ class Entry:
         Raises:
             PatchCorrupt: the data do not follow the format exactly.
         """
+        stored, data = data, _corrected(data)
         version, flags, damaged = _opened(data)
+        if data != stored:  # whole entries whose heads are damaged are told by LONG
+            flags, damaged = flags | Flag(stored[0] & Flag.LONG), True
         end = len(data) - (0 if version == _PLAIN else _CRC_BYTES)
         seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
         size, at = _read_varint(data, 1 + _SEQ_BYTES)
@@ -194,6 +265,10 @@ class Entry:
         if flags & Flag.ABOUT:
             about = data[at : at + ABOUT_BYTES]
             at += ABOUT_BYTES
+        known = Flag(int(flags) & ~int(Flag.ABOUT))
+        if version == _COLD:
+            left, cold, located = _read_cold(data[at:end], count)
+            return cls(seq, size, left, known, about, damaged, located, cold)
         records = []
         for _ in range(count):
             length, at = _read_varint(data, at)
@@ -203,16 +278,15 @@ class Entry:
             at += length
         if at != end:
             raise PatchCorrupt(f"expected an entry of {at} B, got {end}")
-        known = Flag(int(flags) & ~int(Flag.ABOUT))
         return cls(seq, size, tuple(records), known, about, damaged, version == _LOCATED)
 
 
 def _opened(data: bytes) -> tuple[int, Flag, bool]:
     """Return the version and the flags of an entry, and whether it is damaged."""
     version = data[0] & 7 if data else 0
-    if version not in (_PLAIN, _CHECKED, _LOCATED) or len(data) < 1 + _SEQ_BYTES:
+    if version not in range(_PLAIN, _COLD + 1) or len(data) < 1 + _SEQ_BYTES:
         found = data[:1].hex() or "nothing"
-        raise PatchCorrupt(f"expected an entry of format {_PLAIN} to {_LOCATED}, got {found}")
+        raise PatchCorrupt(f"expected an entry of format {_PLAIN} to {_COLD}, got {found}")
     bits = data[0] & 0xF8
     if version == _PLAIN:
         if bits & (_TWIN | Flag.ABOUT):
@@ -223,6 +297,43 @@ def _opened(data: bytes) -> tuple[int, Flag, bool]:
     if damaged and bits & Flag.DELETED:
         raise PatchCorrupt("expected an intact entry of a deleted document, got a damaged one")
     return version, Flag(bits | Flag.VERIFIED if halved else bits), damaged
+
+
+def _corrected(data: bytes) -> bytes:
+    """Return an entry in cold storage with a flipped bit corrected; all else as it is.
+
+    Raises:
+        PatchCorrupt: it is one, and more of it is not as it was written.
+    """
+    if len(data) < 1 + _SEQ_BYTES + _CRC_BYTES or data[0] & 7 in (_PLAIN, _CHECKED, _LOCATED):
+        return data
+    verified = bytes([data[0] | int(Flag.VERIFIED)]) + data[1:]  # no other entry is moved
+    near = (crc.flipped(verified, place) for place in range(8 * len(data)))
+    for one in chain([verified], near):
+        if one[0] & _COLD_MASK == _COLD_BITS and _crc(one[:-_CRC_BYTES]) == one[-_CRC_BYTES:]:
+            return one
+    if data[0] & 7 == _COLD:
+        raise PatchCorrupt("expected an entry in cold storage, got one that is damaged")
+    return data
+
+
+def _read_cold(data: bytes, count: int) -> tuple[tuple[Record, ...], Part, bool]:
+    """Read records without checksum and payload, where the entry is, and whether it is located."""
+    at = count * _COLD_RECORD_BYTES
+    if at + OBJECT_BYTES > len(data):
+        raise PatchCorrupt(f"expected {count} records in cold storage, got {len(data)} bytes")
+    try:
+        records = tuple(
+            Record(Codec(data[n] & 7), data[n] >> 3, data[n + 1 : n + _COLD_RECORD_BYTES], b"", b"")
+            for n in range(0, at, _COLD_RECORD_BYTES)
+        )
+    except ValueError as exc:
+        raise PatchCorrupt(f"expected codecs 0..{max(Codec)}, got another") from exc
+    offset, end = _read_varint(data, at + OBJECT_BYTES)
+    size, end = _read_varint(data, end)
+    if end != len(data):
+        raise PatchCorrupt("expected a place in cold storage, got other bytes")
+    return records, Part(data[at : at + OBJECT_BYTES], offset, size >> 1), bool(size & 1)
 
 
 def _crc(data: bytes) -> bytes:
@@ -387,40 +498,3 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise PatchCorrupt(f"expected a number at byte {at} of {len(data)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Records of one codec, and the size of their patches (:func:`total_payload`)."""
-
-    records: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerMemory:
-    """What the ledger's server holds in memory for a collection, bytes.
-
-    Names of keys, fields and what the allocator rounds up to are included.
-    """
-
-    entries: int
-    texts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """Sums over the entries of a collection. Sizes are bytes.
-
-    ``unreadable`` entries are in no other count.
-    """
-
-    documents: int
-    chunks: int
-    verified: int
-    unreadable: int
-    bytes_text: int
-    bytes_entries: int
-    codecs: Mapping[Codec, Share]
-    slots: Mapping[int, int] = field(default_factory=dict)
-    """Records by artifact slot, of what was written since slots are counted."""

@@ -76,6 +76,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
                                      deleted, or the last attempt to make one; number of the slice
                                      that deleted; for a week
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
+    ages        -                    hash: day since 1970 -> sequence number when its first pass of
+                                     the scrub began: how old documents are
     damaged     -                    list: documents that this pass found damaged, up to a bound
     staged      -                    sorted set: "{job} {slices} {bytes}" of jobs whose payloads
                                      are stored before they are accepted, by the reservation's end
@@ -130,7 +132,7 @@ _SINGLE: Final = (
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
     "orphans", "rewritten", "staged", "replicated", "shut", "tracked", "moves", "receiving", "came",
-    "arriving",
+    "arriving", "ages",
 )  # fmt: skip
 _NO_STEPS: Final = ("named", "placements", "draining")
 """Single keys that no script uses: each name in its table costs every step."""

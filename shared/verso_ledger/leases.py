@@ -16,7 +16,7 @@ from verso_core.jobs import Kind, Queue
 from verso_core.record import bucket_of
 from verso_core.segments import LinesWrite
 from verso_ledger.codec import job_rows, scalars
-from verso_ledger.collections.documents import Locations, Write
+from verso_ledger.collections.locations import Locations, Write
 from verso_ledger.collections.logs import write_args as lines_args
 from verso_ledger.connection import translated
 from verso_ledger.keys import key

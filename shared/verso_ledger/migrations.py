@@ -19,7 +19,7 @@ from verso_core.jobs import Collection
 from verso_core.jobs.migrate import Migration
 from verso_core.record import bucket_of
 from verso_ledger.codec import collection_rows, scalars
-from verso_ledger.collections.documents import Locations
+from verso_ledger.collections.locations import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import Commit, DocumentDelete, DocumentWrite

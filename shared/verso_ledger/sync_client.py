@@ -10,8 +10,9 @@ import redis
 from verso_core.jobs import Status
 from verso_ledger.codec import job_rows
 from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, check_reserved
-from verso_ledger.collections.documents import Documents, Locations
+from verso_ledger.collections.documents import Documents
 from verso_ledger.collections.generations import Generations
+from verso_ledger.collections.locations import Locations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.collections.moves import Moves
 from verso_ledger.connection import connect, translated

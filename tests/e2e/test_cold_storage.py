@@ -1,4 +1,4 @@
-"""Cold storage on a real platform: lines move, parts are killed, and a backup has the objects."""
+"""Cold storage on a real platform: lines and documents move, parts are killed, and backups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import Platform
 
-from verso_client import Client
+from verso_client import Client, Document
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.lines import LinesRequest
 from verso_standalone.backup import restore
 
-NAME = "log"
+NAME, NOTES = "log", "notes"
 SETTINGS = {
     "VERSO_COLD_AFTER_DAYS": "0",
     "VERSO_SCRUB_SHARE": "1",
@@ -35,6 +35,26 @@ def text(number: int) -> bytes:
         for n in range(COUNT)
     )
     return "".join(rows).encode()
+
+
+def note(number: int) -> Document:
+    """Return a text that no codec makes small, with metadata."""
+    drawn = random.Random(number)
+    words = " ".join(f"{drawn.getrandbits(40):x}" for _ in range(10))
+    return Document(f"note {number}: {words}".encode(), id=f"n{number}", metadata={"n": number})
+
+
+NOTES_SENT = [note(number) for number in range(200)]
+
+
+def notes(verso: Client) -> list[bytes]:
+    found = []
+    for at in range(0, len(NOTES_SENT), 50):
+        part = verso.reconstruct(
+            [one.id or "" for one in NOTES_SENT[at : at + 50]], collection=NOTES
+        )
+        found += [one.data or b"" for one in part]
+    return found
 
 
 def read(verso: Client) -> bytes:
@@ -57,34 +77,48 @@ def objects(platform: Platform) -> list[Path]:
 
 
 @pytest.mark.timeout(600)
-def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
+def test_lines_and_documents_move_are_read_survive_kills_and_are_in_a_backup(
     new_platform: Callable[..., Platform], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = new_platform(**SETTINGS)
     platform.start()
     whole = b"".join(map(text, range(4)))
+    texts = [bytes(one.text) for one in NOTES_SENT if isinstance(one.text, bytes)]
     with platform.client() as verso:
+        verso.create_collection(NOTES)
+        verso.ingest(NOTES_SENT, collection=NOTES)
         verso.create_collection(NAME, kind=CollectionKind.LOGS)
         for number in range(4):
             assert verso.ingest_lines([text(number)], collection=NAME).lines == COUNT
-        before = verso.stats(NAME)
+        before, notes_before = verso.stats(NAME), verso.stats(NOTES)
+        platform.await_verified(NOTES, len(texts))
         verso.scrub(now=True)
         time.sleep(0.3)
         platform.kill("worker")  # while it moves lines, or just before or behind
         scrub(verso)
-        after = verso.stats(NAME)
+        after, notes_after = verso.stats(NAME), verso.stats(NOTES)
         assert before.lines is not None
+        assert notes_after.kept is not None
+        assert notes_after.kept.bytes_cold > notes_after.bytes_entries
+        assert notes_after.bytes_entries < notes_before.bytes_entries / 2
         assert after.lines is not None
         assert after.kept is not None
         assert 0 < after.kept.bytes_cold <= sum(path.stat().st_size for path in objects(platform))
         assert after.lines.bytes_segments + after.lines.bytes_cold > before.lines.bytes_segments
         assert after.lines.bytes_segments < before.lines.bytes_segments
         assert read(verso) == whole
+        assert notes(verso) == texts
+        hit = verso.search(texts[7].decode(), collection=NOTES).hits[0]
+        assert (hit.document, hit.data) == ("n7", texts[7])
+        texts[3] = b"another text"
+        verso.ingest([Document(texts[3], id="n3")], collection=NOTES)
+        verso.update("n4", collection=NOTES, metadata={"n": "four"})
         platform.kill("worker")
         platform.kill("valkey")
         [text_back] = verso.reconstruct(["0:5000"], collection=NAME)
         assert text_back.data == whole.splitlines()[5000]
         assert read(verso) == whole
+        assert notes(verso) == texts
     shown = _verso("--url", platform.url, "stats", NAME)
     assert "kept in cold storage" in shown
     copy = tmp_path / "copy"
@@ -100,8 +134,11 @@ def test_lines_move_are_read_survive_kills_and_are_in_a_backup(
     restored.start()
     with restored.client() as verso:
         assert read(verso) == whole
+        assert notes(verso) == texts
         scrub(verso)
+        assert verso.get("n4", collection=NOTES).metadata == {"n": "four"}
         verso.delete_collection(NAME)
+        verso.delete_collection(NOTES)
     restored.stop()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,11 +31,12 @@ from verso_core.jobs import (
     TextPolicy,
 )
 from verso_core.jobs.slices import Arrival
-from verso_core.record import Codec, Entry, Record
+from verso_core.record import Codec, Entry, Flag, Part, Record
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_ledger.codec import scalars
 from verso_ledger.codec.admission import IDEMPOTENCY_S, STAGED_FOR_MS, Admission, accepted
-from verso_ledger.collections.documents import Documents, Locations
+from verso_ledger.collections.documents import Documents
+from verso_ledger.collections.locations import Locations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
@@ -56,7 +57,7 @@ from verso_ledger.sync_client import Jobs
 DOCUMENTS = [f"d{n}" for n in range(10)]
 TENANTS = ["a", "b", "c"]
 LIMITS = Limits(max_slices=30, max_bytes=6000, tenant_share=0.6)
-COLLECTION, LOGS = "c", "l"
+COLLECTION, LOGS, UID = "c", "l", "1"
 _REFUSALS: dict[type[BaseException], str] = {
     LedgerBehind: "read_only",
     QueueFull: "full",
@@ -367,6 +368,36 @@ class Worker:
         self._dice = dice
         self._name = name
         self._leases = Leases(recorder, Locations(recorder))
+        self._documents = Documents(recorder, Locations(recorder))
+
+    def cool(self) -> Driver:
+        """Move verified documents to cold storage, while others may write them, or too late."""
+        known = self._model.documents.stored
+        rows = [
+            (name, one.entry)
+            for name in self._dice.sample(DOCUMENTS, 4)
+            if (one := known.get(name)) is not None and one.verified
+        ]
+        place = Part(self._dice.randbytes(8), self._dice.randrange(1 << 20), 90)
+        hot = [(name, Entry.unpack(entry)) for name, entry in rows]
+        read = [replace(entry, flags=Flag.VERIFIED) for _, entry in hot if entry.cold is None]
+        if len(read) < len(rows):
+            return None
+        left = [entry.moved(place).pack() for entry in read]
+        sent = [
+            (name, entry.pack(), new)
+            for (name, _), entry, new in zip(rows, read, left, strict=True)
+        ]
+        until = self._model.now + self._dice.choice([0, 50, 5_000])
+        yield from _pause(self._dice, 8)
+        yield Command(
+            f"cool {' '.join(name for name, _ in rows)}",
+            lambda: self._documents.cool(COLLECTION, UID, sent, until=until / 1000),
+            lambda _: self._model.documents.cool(
+                [(*row, new) for row, new in zip(rows, left, strict=True)], until
+            ),
+        )
+        return None
 
     def claim(self) -> Driver:
         """Claim slices; each lease goes on by itself."""

@@ -83,6 +83,16 @@ class Documents:
             if name in self.stored and self.stored[name].seq == seq:
                 self.stored[name].verified = True
 
+    def cool(self, rows: Sequence[tuple[str, bytes, bytes]], until: int) -> bool:
+        """Replace verified entries that are still what was read; nothing after ``until``, ms."""
+        if self._model.read_only or self._model.now > until:
+            return False
+        for name, old, new in rows:
+            one = self.stored.get(name)
+            if one is not None and one.verified and one.entry == old:
+                one.entry = new
+        return True
+
     def rewrite(self, writes: Sequence[DocumentWrite], seq: int) -> None:
         """Replace entries of a slice that did not read back."""
         for write in writes:

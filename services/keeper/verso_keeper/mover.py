@@ -204,7 +204,7 @@ class Mover:
     def _obstacle(self, move: Move) -> MoveReason | None:
         if self._moves.migrating(move):
             return MoveReason.MIGRATION
-        if self._moves.cold_bytes(move):
+        if self._moves.has_cold(move):
             return MoveReason.COLD_STORAGE
         return None
 

@@ -26,8 +26,8 @@ from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.records.cache import Cache
+from verso_worker.rules.cold.storage import ColdStorage
 from verso_worker.rules.ingest import Coded
-from verso_worker.rules.logs.cold import ColdStorage
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.models import ModelOperations

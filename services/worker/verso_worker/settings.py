@@ -93,7 +93,8 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     cold_after_days: float | None = Field(
         default=None,
         ge=0,
-        description="log lines move to cold storage so many days after they arrived; unset, none",
+        description="lines and documents move to cold storage so many days after they arrived; "
+        "unset, none",
     )
     threads: int = Field(default=2, ge=1, description="threads of one graph run")
     device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")

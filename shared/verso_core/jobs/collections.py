@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -23,6 +25,7 @@ from verso_core.jobs.models import (
     StrictModel,
     TextPolicy,
 )
+from verso_core.record import Codec
 
 MAX_INDEXES = 16
 """Most metadata fields of a collection that are indexed."""
@@ -209,7 +212,7 @@ class Kept(OpenModel):
         default=0, description="memory of the ledger for all that is kept of lines"
     )
     bytes_memory: int = Field(description="all in memory")
-    bytes_cold: int = Field(default=0, description="blocks of lines in cold storage")
+    bytes_cold: int = Field(default=0, description="entries and blocks of lines in cold storage")
     bytes_disk: int | None = Field(
         default=None, description="all of the vector store on disk; null where it does not say"
     )
@@ -285,3 +288,43 @@ class Statistics(ItemResult):
 SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 """What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
 and orphans removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Records of one codec, and the size of their patches, one byte for the codec included."""
+
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMemory:
+    """What the ledger's server holds in memory for a collection, bytes.
+
+    Names of keys, fields and what the allocator rounds up to are included.
+    """
+
+    entries: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Sums over the entries of a collection. Sizes are bytes.
+
+    ``unreadable`` entries are in no other count.
+    """
+
+    documents: int
+    chunks: int
+    verified: int
+    unreadable: int
+    bytes_text: int
+    bytes_entries: int
+    codecs: Mapping[Codec, Share]
+    slots: Mapping[int, int] = field(default_factory=dict)
+    """Records by artifact slot, of what was written since slots are counted."""
+    bytes_cold: int = 0
+    """Entries in cold storage; the sizes of patches among them are up to 2 bytes a record larger
+    than they are."""

@@ -33,7 +33,7 @@ class MoveReason(StrEnum):
     MIGRATION = "migration"
     """A migration runs, or its old side is kept."""
     COLD_STORAGE = "cold_storage"
-    """Blocks of its lines are in cold storage, where each ledger has objects of its own."""
+    """Lines or documents of it are in cold storage, where each ledger has objects of its own."""
     BUSY = "busy"
     """What was accepted did not end in the time that writes may wait."""
     TARGET = "target"

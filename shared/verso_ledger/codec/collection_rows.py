@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from verso_core import crc
 from verso_core.errors import CollectionExists, LedgerBehind, RecordCorrupt
 from verso_core.jobs import Collection, CollectionKind
+from verso_core.jobs.collections import Holdings, Share
 from verso_core.jobs.fitting import Fitting
-from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
+from verso_core.record import MAX_SLOT, Codec, Entry, bucket_of
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.models import DocumentDelete, DocumentWrite
 from verso_ledger.names import HOME
@@ -104,6 +105,7 @@ def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
             for slot in range(MAX_SLOT + 1)
             if (records := counts.get(f"slot:{slot}", 0))
         },
+        bytes_cold=counts.get("cold", 0),
     )
 
 

@@ -14,11 +14,13 @@ from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
-from verso_core.record import Entry, Flag, Holdings, LedgerMemory, bucket_of, document_hash
+from verso_core.jobs.collections import Holdings, LedgerMemory
+from verso_core.record import Entry, Flag, bucket_of, document_hash
 from verso_ledger.codec import collection_rows, scalars
+from verso_ledger.collections.locations import MOVED_TRIES, Location, Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
+from verso_ledger.models import Commit, Counting, DocumentWrite
 from verso_ledger.names import HOME
 from verso_ledger.scripts import Scripts
 
@@ -26,65 +28,9 @@ ORPHANS_MAX = 100_000
 """Most points that are recorded as orphans; others are recorded once these are removed."""
 
 _PAGE = 128
+_DAY_S = 86_400
 _MEASURED_BUCKETS = 512
 _MEASURED_DOCUMENTS = 512
-_MOVED_TRIES = 5
-
-Write = DocumentWrite | DocumentDelete
-Location = tuple[str, int]
-"""Uid of a collection and how many buckets it has."""
-
-
-class Locations:
-    """Locations of collections, cached until a step replies that a collection has moved."""
-
-    def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
-        self._redis = scripts.client
-        self._known: dict[str, Location] = {}
-
-    def find(self, name: str, *, fresh: bool = False) -> Location:
-        """Return a collection's location; the scripts check the uid again when they write.
-
-        Raises:
-            CollectionUnknown: there is no collection of this name.
-        """
-        if not fresh and name in self._known:
-            return self._known[name]
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(key("uids"), name)
-            pipe.hget(key("collections"), name)
-            uid, row = pipe.execute()
-        if uid is None or row is None:
-            self._known.pop(name, None)
-            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        location = (scalars.text(uid), collection_rows.load(row).buckets)
-        self._known[name] = location
-        return location
-
-    def find_or_gone(self, name: str) -> Location:
-        """Return a collection's location, with the uid '' if it is gone: writes skip it."""
-        try:
-            return self.find(name)
-        except CollectionUnknown:
-            return "", 1
-
-    def write_args(self, documents: Sequence[Write]) -> list[scalars.Arg]:
-        """Return the arguments of writes for ``read_writes`` in ``entries.lua``."""
-        args: list[scalars.Arg] = []
-        for document in documents:
-            uid, buckets = self.find_or_gone(document.collection)
-            args += collection_rows.write_args(document, uid=uid, buckets=buckets)
-        return args
-
-    def run(self, step: str, arguments: Callable[[], list[scalars.Arg]]) -> Commit:
-        """Run a step that names collections; repeat it with new locations if one has moved."""
-        for _ in range(_MOVED_TRIES):
-            reply = scalars.text(self._scripts.run(step, arguments()))
-            if reply != "moved":
-                return Commit(reply)
-            self._known.clear()
-        return Commit.STALE
 
 
 class Documents:
@@ -142,7 +88,7 @@ class Documents:
             CollectionExists: one of this name has another precision or text policy.
             CollectionBusy: other callers create and delete collections of this name meanwhile.
         """
-        for _ in range(_MOVED_TRIES):
+        for _ in range(MOVED_TRIES):
             with translated():
                 razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
             own = collection_rows.own_name(collection.name, razed, ledger=self._ledger)
@@ -397,6 +343,64 @@ class Documents:
         write = DocumentWrite(collection, document, entry, text)
         reply = self._locations.run("repair", lambda: [old, *self._locations.write_args([write])])
         return reply is Commit.DONE
+
+    def uid(self, collection: str) -> str:
+        """Return what the keys of a collection are named by.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        return self._locations.find(collection, fresh=True)[0]
+
+    def written_before(self, age_s: float) -> int:
+        """Return a sequence number: the documents up to it were written so long ago, or longer.
+
+        The first pass of the scrub on a day says which number it found: documents that were written
+        since are as young as that day's end.
+        """
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.get(key("seq"))
+            pipe.hgetall(key("ages"))
+            pipe.time()
+            newest, ages, clock = pipe.execute()
+        if age_s <= 0:
+            return int(newest or 0)
+        last = (scalars.server_seconds(clock) - age_s) // _DAY_S
+        noted = {int(day): int(seq) for day, seq in ages.items() if day.isdigit() and seq.isdigit()}
+        return max((seq for day, seq in noted.items() if day < last), default=0)
+
+    def now(self) -> float:
+        """Return the server's time, Unix seconds."""
+        with translated():
+            return scalars.server_seconds(self._redis.time())
+
+    def cool(
+        self,
+        collection: str,
+        uid: str,
+        rows: Sequence[tuple[str, bytes, bytes]],
+        *,
+        until: float,
+    ) -> bool:
+        """Replace entries by what is left of them once they are in cold storage, in one step.
+
+        Args:
+            collection: own name.
+            uid: of the collection whose objects hold the entries.
+            rows: for each a document, its entry as it was read, and what is left of it; another one
+                that is stored by now stays, as all do while the collection moves.
+
+            until: the server's time after which nothing is replaced, Unix seconds.
+
+        Returns:
+            False if the collection is gone, the ledger read-only, or the time over.
+        """
+        _, buckets = self._locations.find(collection)
+        args: list[scalars.Arg] = [round(until * 1000), len(rows), *(old for _, old, _ in rows)]
+        for document, _, new in rows:
+            write = DocumentWrite(collection, document, new, None)
+            args += collection_rows.write_args(write, uid=uid, buckets=buckets)
+        return scalars.text(self._run("cool", args)) == "done"
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
         """Record points that no entry names; return those of them that may be removed.

@@ -35,7 +35,7 @@ from verso_core.segments import (
     Segment,
 )
 from verso_ledger.codec import scalars
-from verso_ledger.collections.documents import Locations
+from verso_ledger.collections.locations import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
@@ -242,10 +242,10 @@ class Logs:
         return found
 
     def uids(self) -> set[str]:
-        """Return the uids of the lines of all collections."""
+        """Return the uids of all collections."""
         with translated():
             rows = cast("list[bytes]", self._redis.hvals(key("uids")))
-        return {scalars.text(row).partition(".")[0] for row in rows}
+        return {scalars.text(row) for row in rows}
 
     def removal_paused(self) -> bool:
         """Whether nothing is to be removed from the stores.

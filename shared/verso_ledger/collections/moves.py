@@ -176,11 +176,14 @@ class Moves:
             row = cast("bytes | None", self._redis.hget(key("migrations"), move.collection))
         return migrating(row)
 
-    def cold_bytes(self, move: Move) -> int:
-        """Return the bytes of the collection's lines that are in cold storage."""
-        with translated():
-            row = cast("bytes | None", self._redis.hget(key("log", born(move.uid)), "cold"))
-        return int(row or 0)
+    def has_cold(self, move: Move) -> bool:
+        """Whether lines or documents of the collection are in cold storage."""
+        while self._run("count", [move.own, move.uid, move.buckets, ""]) == b"more":
+            pass
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("log", born(move.uid)), "cold")
+            pipe.hget(key("counts", move.uid), "cold")
+            return any(int(row or 0) for row in pipe.execute())
 
     def came(self, name: str) -> list[Earlier]:
         """Return where a collection was before it came here."""

@@ -144,7 +144,7 @@ end
 local function measured(entry)
   local unreadable, size, first = { unreadable = 1 }, #entry, string.byte(entry, 1) or 0
   local version = bit.band(first, 7)
-  if size < 7 or version < 1 or version > 3 or bit.band(first, version == 1 and 224 or 32) ~= 0 then
+  if size < 7 or version < 1 or version > 4 or bit.band(first, version == 1 and 224 or 32) ~= 0 then
     return unreadable
   end
   local text, at = varint(entry, 8)
@@ -155,16 +155,29 @@ local function measured(entry)
   local sums = { documents = 1, chunks = records, bytes_text = text, bytes_entries = size,
     verified = bit.band(first, VERIFIED + 64) ~= 0 and 1 or 0 }
   local last = version == 1 and size or size - 2
+  local cold, left = version == 4, at - 1
   for _ = 1, records do
     local length, start = varint(entry, at)
-    if not start or length < 13 or start + length - 1 > last then return unreadable end
+    if cold then length, start = 9, at end
+    if not start or length < (cold and 9 or 13) or start + length - 1 > last then return unreadable end
     local first_byte = string.byte(entry, start)
     local codec, slot = bit.band(first_byte, 7), 'slot:' .. bit.rshift(first_byte, 3)
     if codec >= CODECS then return unreadable end
     sums[slot] = (sums[slot] or 0) + 1
     sums['records:' .. codec] = (sums['records:' .. codec] or 0) + 1
-    sums['bytes:' .. codec] = (sums['bytes:' .. codec] or 0) + length - 12 -- payload and a byte of codec
+    local patch = cold and 0 or length - 12 -- payload and a byte of codec
+    sums['bytes:' .. codec] = (sums['bytes:' .. codec] or 0) + patch
     at = start + length
+  end
+  if cold then -- where it is: 8 bytes of a name, offset, twice the size
+    local _, behind_offset = varint(entry, at + 8)
+    local place
+    place, at = varint(entry, behind_offset or size + 1)
+    if not at then return unreadable end
+    sums.cold = math.floor(place / 2)
+    -- All patches count as of the first record's codec. A record has 13 bytes besides, or up to 2 more.
+    local field = records > 0 and 'bytes:' .. bit.band(string.byte(entry, left + 1), 7)
+    if field then sums[field] = math.max(0, sums.cold - 6 - left - 13 * records) end
   end
   return at == last + 1 and sums or unreadable
 end

@@ -22,6 +22,7 @@ if ARGV[2] == '1' then
   -- Every slice below the floor has ended: what no entry names yet, none of them will. A number of
   -- the pass's own parts what was noted before it from what is noted in it.
   local own = redis.call('INCR', K.seq)
+  redis.call('HSETNX', K.ages, math.floor(now / 86400000), string.format('%.0f', own))
   local floor = redis.call('ZRANGE', K.pending, 0, 0, 'WITHSCORES')[2] or own
   redis.call('UNLINK', K.scrub, K.damaged)
   redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now, 'floor', floor,

@@ -95,16 +95,19 @@ PLACES: Mapping[str, Place] = {
     "lines are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_lines),
     "segments are merged, not swapped": Place(_LOGS, "Logs.swap"),
     "segments are swapped": Place(_LOGS, "Logs.swap", after=True),
-    # worker: the blocks of a segment, to cold storage
-    "blocks are not in an object yet": Place("verso_worker.stores.objects", "ObjectStorage.put"),
-    "blocks are in an object, not read back": Place(
+    # worker: the blocks of a segment, or entries of documents, to cold storage
+    "an object is not written yet": Place("verso_worker.stores.objects", "ObjectStorage.put"),
+    "an object is written, not read back": Place(
         "verso_worker.stores.objects", "ObjectStorage.put", after=True
     ),
-    "blocks are read back from an object that nothing names": Place(
-        "verso_worker.rules.logs.cold", "ColdStorage.moved", after=True
+    "an object is read back that nothing names": Place(
+        "verso_worker.rules.cold.storage", "ColdStorage.write", after=True
     ),
-    "an object is named in place of its blocks": Place(
+    "an object is named in place of blocks": Place(
         _LOGS, "Logs.correct", after=True, only=_to_cold
+    ),
+    "an object is named in place of some entries": Place(
+        "verso_ledger.collections.documents", "Documents.cool", after=True
     ),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from verso_core.errors import PatchCorrupt
-from verso_core.record import Codec, Entry, Flag, Holdings, Share
+from verso_core.jobs.collections import Holdings, Share
+from verso_core.record import Codec, Entry, Flag
 
 
 def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
@@ -28,8 +29,13 @@ def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
         counts["verified"] += bool(entry.flags & Flag.VERIFIED)
         for record in entry.records:
             records[record.codec] += 1
-            sizes[record.codec] += 1 + len(record.payload)
+            sizes[record.codec] += 0 if entry.cold else 1 + len(record.payload)
             slots[record.slot] += 1
+        if entry.cold is not None:
+            counts["cold"] += entry.cold.size_bytes
+            before = len(entry.head()) - 2 + len(entry.about or b"") + (len(entry.records) > 127)
+            patches = entry.cold.size_bytes - 6 - before - 13 * len(entry.records)
+            sizes[entry.records[0].codec] += max(0, patches)
     return Holdings(
         documents=counts["documents"],
         chunks=counts["chunks"],
@@ -39,4 +45,5 @@ def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
         bytes_entries=counts["bytes_entries"],
         codecs={codec: Share(records[codec], sizes[codec]) for codec in records},
         slots=dict(slots),
+        bytes_cold=counts["cold"],
     )

@@ -67,6 +67,16 @@ MUTANTS = {
         "if turn ~= tonumber(ARGV[1]) then",
         "if false then",
     ),
+    "a document that is moved to cold storage though it was written meanwhile": (
+        "cool",
+        "if stored and stored == ARGV[2 + i] then",
+        "if stored then",
+    ),
+    "entries that are moved when their object may be gone": (
+        "cool",
+        "or now > tonumber(ARGV[1])",
+        "",
+    ),
     # Faults that the simulation found when it was new, each with a test in test_jobs.py:
     "a job that is gone before its texts are verified": (
         "commit",

@@ -24,7 +24,7 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
-from verso_worker.rules.logs.cold import ColdStorage
+from verso_worker.rules.cold.storage import ColdStorage
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline

@@ -207,7 +207,7 @@ def test_a_codec_that_does_not_exist_is_corrupt() -> None:
 
 def test_an_entry_of_another_format_is_corrupt() -> None:
     packed = bytearray(Entry(1, 0, (), Flag.DELETED).pack())
-    packed[0] = packed[0] & 0xF8 | 4
+    packed[0] = packed[0] & 0xF8 | 5
     with pytest.raises(PatchCorrupt, match="format"):
         Entry.unpack(bytes(packed))
 

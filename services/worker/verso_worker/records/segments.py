@@ -52,6 +52,7 @@ VERSION = 1
 COLD_VERSION = 2
 COLD_BYTES = 25
 """What stands before the front of a segment whose blocks are in cold storage."""
+COLD_NAME_BYTES = 16
 OPEN = 1
 """Flag: the last line came without a line end."""
 RECORDS = 2

@@ -205,14 +205,14 @@ class Collections:
                 for one in collection.fitting.generations
             ),
             points=sizes.points,
-            kept=self._kept(collection, sizes),
+            kept=self._kept(collection, sizes, cold=held.bytes_cold),
             codecs={
                 codec.name.lower(): CodecShare(records=share.records, bytes=share.size_bytes)
                 for codec, share in held.codecs.items()
             },
         )
 
-    def _kept(self, collection: Collection, sizes: Sizes) -> Kept:
+    def _kept(self, collection: Collection, sizes: Sizes, *, cold: int) -> Kept:
         memory = self.documents.memory(collection.name)
         fitted = sum(one.bytes for one in collection.fitting.generations)
         disk = {} if sizes.disk is None else asdict(sizes.disk)
@@ -222,6 +222,7 @@ class Collections:
             **{f"bytes_{part}": size for part, size in disk.items()},
             bytes_fitted=fitted,
             bytes_memory=memory.entries + memory.texts + fitted,
+            bytes_cold=cold,
             bytes_disk=sum(disk.values()) if disk else None,
             bytes_tables=sum(
                 self.models.codec_bytes(name)

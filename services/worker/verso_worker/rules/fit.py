@@ -158,7 +158,7 @@ class Fit:
                 break
             on_progress("read", size, HISTORY_BYTES)
             part = newest[start : start + _BATCH]
-            live = self.reader.live(collection, part)
+            live = self.reader.whole(collection, self.reader.live(collection, part))
             wanted = [
                 Chunk(document, entry, index)
                 for document in part

@@ -185,10 +185,12 @@ class Matching:
 
         Raises:
             CollectionBusy: the text of one is not verified yet, and its verify must find it.
+            ObjectsUnavailable: one is in cold storage, which did not answer.
             VectorsUnavailable: the store did not give back what was put.
         """
         items = work.accepted
         live = self.reader.live(collection, [item.id for item in items.values()])
+        live = self.reader.whole(collection, live)  # what is written is not in cold storage
         results: dict[int, Updated | Failed] = {}
         writes: list[Write] = []
         for index, item in items.items():

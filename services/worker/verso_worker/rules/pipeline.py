@@ -19,6 +19,7 @@ from verso_core.jobs import CollectionKind, EmbedItem, EmbedParams, Kind, Result
 from verso_core.jobs.collections import CollectionInfo, CollectionParams
 from verso_core.jobs.ingest import Embedded
 from verso_worker.records.cache import Cache
+from verso_worker.rules.cold.entries import ColdEntries
 from verso_worker.rules.collections import collection_named
 from verso_worker.rules.ingest import Coded
 from verso_worker.rules.kinds.call import Call
@@ -91,6 +92,7 @@ class Pipeline:
             models,
             vectors,
             documents,
+            cold=ColdEntries(logs.cold.storage, documents, logs.ledger),
             lexicon=lexicon,
             heads=heads,
             feedback=feedback,

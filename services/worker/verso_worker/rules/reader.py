@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from verso_core.errors import (
     ArtifactInvalid,
@@ -17,25 +17,27 @@ from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.space import Space
+from verso_worker.rules.cold.entries import ColdEntries
 from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Documents, Vectors
 
 
-def name_of(collection: Collection, record: Record) -> bytes | None:
+def name_of(collection: Collection, record: Record, *, place: bytes = b"") -> bytes | None:
     """Return the key of a record's text; None for a raw record, which holds the text itself.
 
     It is a hash of everything that determines the text: the collection's own key, the codec that
-    wrote the record, and the record itself, which holds the hash of the vector. So a key never
-    stands for another text, and no text has to be removed when a document is replaced or deleted: a
-    read starts from the ledger's live entry, which does not name the old record.
+    wrote the record, and the record itself, which holds the hash of the vector; of one in cold
+    storage its place, which no other record is ever given. So a key never stands for another text,
+    and no text has to be removed when a document is replaced or deleted: a read starts from the
+    ledger's live entry, which does not name the old record.
 
     Only reads for callers use cached texts. Verify, scrub and migration check what the stores
     return.
     """
-    if record.codec is Codec.RAW or record.slot >= len(collection.artifacts):
+    if record.slot >= len(collection.artifacts) or (record.codec is Codec.RAW and not place):
         return None
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(collection.checksum_key))
-    for part in (collection.artifacts[record.slot].encode(), record.pack()):
+    for part in (collection.artifacts[record.slot].encode(), record.pack(), place):
         digest.update(len(part).to_bytes(4, "little") + part)
     return digest.digest()
 
@@ -52,6 +54,11 @@ class Chunk:
     index: int
     fault: VersoError | None = None
 
+    @property
+    def place(self) -> bytes:
+        """What names the record in cold storage; nothing elsewhere."""
+        return b"" if (one := self.entry.cold) is None else repr((one, self.index)).encode()
+
 
 NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
 """Replaces a damaged entry."""
@@ -67,6 +74,7 @@ class Reader:
     models: Models
     vectors: Vectors
     documents: Documents
+    cold: ColdEntries
     cache: Cache[bytes] | None = None
 
     def live(self, collection: Collection, ids: Iterable[str]) -> dict[str, Entry | VersoError]:
@@ -102,19 +110,41 @@ class Reader:
         names = [
             None
             if chunk.fault is not None
-            else name_of(collection, chunk.entry.records[chunk.index])
+            else name_of(collection, chunk.entry.records[chunk.index], place=chunk.place)
             for chunk in wanted
         ]
         found = self.cache.find([name for name in names if name is not None])
-        cold = [row for row, name in enumerate(names) if name is None or name not in found]
-        read = dict(zip(cold, self._read(collection, [wanted[row] for row in cold]), strict=True))
+        rest = [row for row, name in enumerate(names) if name is None or name not in found]
+        read = dict(zip(rest, self._read(collection, [wanted[row] for row in rest]), strict=True))
         fresh = ((names[row], text) for row, text in read.items())
         self.cache.keep(
             {name: text for name, text in fresh if name is not None and isinstance(text, bytes)}
         )
         return [read[row] if row in read else found[name or b""] for row, name in enumerate(names)]
 
+    def whole(
+        self, collection: Collection, entries: Mapping[str, Entry | VersoError]
+    ) -> dict[str, Entry | VersoError]:
+        """Return entries by document with the records of those that are in cold storage.
+
+        Raises:
+            ObjectsUnavailable: cold storage did not answer.
+        """
+        sound = {name: entry for name, entry in entries.items() if isinstance(entry, Entry)}
+        read = self.cold.whole(collection.name, list(sound.values()))
+        return {**entries, **dict(zip(sound, read, strict=True))}
+
+    def _with_records(self, collection: Collection, wanted: Sequence[Chunk]) -> list[Chunk]:
+        """Return chunks with their entries' records, or the error of each that has none."""
+        known = [NO_ENTRY if chunk.fault is not None else chunk.entry for chunk in wanted]
+        read = self.cold.whole(collection.name, known)
+        return [
+            replace(chunk, entry=entry) if isinstance(entry, Entry) else replace(chunk, fault=entry)
+            for chunk, entry in zip(wanted, read, strict=True)
+        ]
+
     def _read(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
+        wanted = self._with_records(collection, wanted)
         texts: list[bytes | VersoError] = [RecordCorrupt("not read")] * len(wanted)
         by_slot: dict[int, list[int]] = {}
         for row, chunk in enumerate(wanted):

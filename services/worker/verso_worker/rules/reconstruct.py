@@ -153,6 +153,7 @@ class DescribeRecords:
     ) -> Result[StoredRecords]:
         """Describe the records of a slice's documents."""
         live = self.reader.live(collection, [item.id for item in work.accepted.values()])
+        live = self.reader.whole(collection, live)
         found: dict[int, StoredRecords | Failed] = {}
         for index, item in work.accepted.items():
             entry = live.get(item.id)

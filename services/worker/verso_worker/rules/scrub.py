@@ -32,6 +32,7 @@ the document counts as damaged until it is written again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,13 +41,14 @@ from typing import Any
 
 import numpy as np
 
-from verso_core.errors import PatchCorrupt, VersoError
+from verso_core.errors import ObjectsUnavailable, PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, BucketRange, Collection, TextPolicy
 from verso_core.jobs.fitting import artifact_of
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space
+from verso_worker.rules.cold.entries import ColdEntries, Moving
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports.models import Models
@@ -56,6 +58,7 @@ from verso_worker.rules.reader import Chunk, Reader, join
 LISTED = 100
 """Most damaged documents that one result names."""
 _PAGE_BUCKETS = 128
+_log = logging.getLogger(__name__)
 
 Stored = tuple[str, bytes]
 """A document's id and its entry as it is stored."""
@@ -126,6 +129,7 @@ class Scrub:
     reader: Reader
     ingest: Ingest
     orphans: OrphanCollector
+    cold: ColdEntries
 
     def run(self, collection: Collection, asked: BucketRange) -> Scrubbed:
         """Scrub a range of buckets and return the counts.
@@ -144,6 +148,7 @@ class Scrub:
         first, since = asked.first, asked.since
         at, page = first, 1
         last = min(first + asked.count, collection.buckets)
+        moving = self.cold.moving(collection)
         if first == 0 and since is None:  # what many documents need
             tables = self.ingest.generations.correct(collection)
             found.update({"documents": tables, "repaired": tables})
@@ -152,7 +157,7 @@ class Scrub:
             try:
                 entries = self.documents.entries(collection.name, first=at, count=width)
                 if since is None:
-                    seen = self._check(collection, entries, names=names)
+                    seen = self._check(collection, entries, names=names, moving=moving)
                     seen["orphans"] = self.orphans.run(collection, first=at, count=width)
                 else:
                     recent = (row for row in entries if seq_of(row[1]) > since)
@@ -164,12 +169,30 @@ class Scrub:
             page = next_page(page, width=width, documents=seen["documents"])
             found += seen
             at += width
+        moving.end()
+        if first == 0 and since is None:
+            self._sweep(collection)
         return Scrubbed.of(max(1, at - first), found, names)
 
+    def _sweep(self, collection: Collection) -> None:
+        """Remove objects of cold storage that nothing names."""
+        try:
+            self.cold.sweep(collection)
+        except ObjectsUnavailable as error:
+            _log.warning("cold storage is not swept: %s", error.detail)
+
     def _check(
-        self, collection: Collection, entries: Iterable[Stored], *, names: list[str]
+        self,
+        collection: Collection,
+        entries: Iterable[Stored],
+        *,
+        names: list[str],
+        moving: Moving | None = None,
     ) -> Counter[str]:
-        """Check documents and repair what can be; return the counts, and add the damaged names."""
+        """Check documents and repair what can be; return the counts, and add the damaged names.
+
+        What is sound and due is moved to cold storage.
+        """
         found: Counter[str] = Counter()
         damaged: list[str] = []
         for batch in batches(entries):
@@ -185,14 +208,16 @@ class Scrub:
                 found.update({"documents": 1, status: 1, "bytes": len(one.text or b"")})
                 if status == "damaged":
                     damaged.append(one.document)
+                elif status == "sound" and moving is not None and one.entry is not None:
+                    moving.offer(one.document, one.data, one.entry)
         names += damaged[: LISTED - len(names)]
         return found
 
     def _read(self, collection: Collection, batch: Sequence[Stored]) -> list[_Finding]:
         """Read everything that the stores hold of some documents."""
-        entries = [_parsed(data) for _, data in batch]
+        entries, faults = self._entries(collection, batch)
         chunks = [
-            Chunk(document, entry, index)
+            Chunk(document, entry, index, faults.get(document))
             for (document, _), entry in zip(batch, entries, strict=True)
             if entry is not None
             for index in range(len(entry.records))
@@ -242,6 +267,22 @@ class Scrub:
                 )
             )
         return findings
+
+    def _entries(
+        self, collection: Collection, batch: Sequence[Stored]
+    ) -> tuple[list[Entry | None], dict[str, VersoError]]:
+        """Return entries as they were written, and the errors of those in cold storage.
+
+        An entry that is damaged there is returned as the ledger has it, without records' payloads.
+        """
+        parsed = {document: _parsed(data) for document, data in batch}
+        known = {name: entry for name, entry in parsed.items() if entry is not None}
+        read = self.reader.whole(collection, known)
+        faults = {name: one for name, one in read.items() if isinstance(one, VersoError)}
+        return [
+            found if isinstance(found := read.get(name), Entry) else parsed[name]
+            for name, _ in batch
+        ], faults
 
     def _terms(
         self, collection: Collection, chunks: Sequence[bytes | VersoError]
@@ -349,12 +390,18 @@ def batches(entries: Iterable[Stored], *, weight: int = 1) -> Iterator[list[Stor
     size = 0
     for row in entries:
         batch.append(row)
-        size += weight * len(row[1])
+        size += weight * _size(row[1])
         if len(batch) >= SLICE_ITEMS or size >= SLICE_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _size(data: bytes) -> int:
+    """Return the size of an entry, of one in cold storage that which it has there, bytes."""
+    entry = _parsed(data)
+    return len(data) if entry is None or entry.cold is None else entry.cold.size_bytes
 
 
 def _parsed(data: bytes) -> Entry | None:

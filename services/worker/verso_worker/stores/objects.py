@@ -86,6 +86,22 @@ class ObjectStorage:
         with ThreadPoolExecutor(min(_THREADS, max(1, len(names)))) as pool:
             return list(pool.map(self._read, names))
 
+    def parts(self, asked: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+        """Return parts of objects by name, offset and size; None if the object is not there.
+
+        Those of one object are read together. What it is too short for is missing.
+
+        Raises:
+            ObjectsUnavailable: the store did not answer, or refused.
+        """
+        by_name: dict[str, list[tuple[int, int]]] = {}
+        for name, offset, size in asked:
+            by_name.setdefault(name, []).append((offset, size))
+        with ThreadPoolExecutor(min(_THREADS, max(1, len(by_name)))) as pool:
+            read = pool.map(self._spans, by_name.keys(), by_name.values())
+            rest = dict(zip(by_name, map(iter, read), strict=True))
+        return [next(rest[name]) for name, _, _ in asked]
+
     def list(self, prefix: str) -> Iterable[tuple[str, int]]:
         """Yield the names and sizes of the objects below a prefix.
 
@@ -151,14 +167,33 @@ class ObjectStorage:
     def _key(self, name: str) -> str:
         return f"{self.ledger}/{name}"
 
-    def _read(self, name: str) -> bytes | None:
+    def _spans(self, name: str, spans: Sequence[tuple[int, int]]) -> Sequence[bytes | None]:
+        """Return parts of one object by offset and size."""
+        first = min(at for at, _ in spans)
+        last = max(at + length for at, length in spans)
+        data = self._read(name, first, last)
+        if data is None:
+            return [None] * len(spans)
+        return [data[at - first : at - first + length] for at, length in spans]
+
+    def _check_folder(self) -> None:
+        if self._folder is not None and not self._folder.is_dir():
+            raise ObjectsUnavailable("the folder of cold storage is not there")
+
+    def _read(self, name: str, first: int = 0, last: int | None = None) -> bytes | None:
+        """Return an object, or its bytes from ``first`` to ``last``: as many of them as it has."""
+        options = None if last is None else {"range": (first, last)}
         with self._counted("get") as size, self._answering():
-            if self._folder is not None and not self._folder.is_dir():
-                raise ObjectsUnavailable("the folder of cold storage is not there")
+            self._check_folder()
             try:
-                data = bytes(self._obstore.get(self._store, self._key(name)).bytes())
+                found = self._obstore.get(self._store, self._key(name), options=options)
+                data = bytes(found.bytes())
             except FileNotFoundError:
                 return None
+            except self._obstore.exceptions.BaseError:
+                if last is None or self._obstore.head(self._store, self._key(name))["size"] > first:
+                    raise
+                data = b""  # it ends before
             size.append(len(data))
             return data
 

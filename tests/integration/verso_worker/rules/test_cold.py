@@ -31,7 +31,7 @@ from verso_ledger.connection import connect
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.segments import BLOCK_LINES, COLD_BYTES, ColdBlocks
-from verso_worker.rules.logs.cold import UNNAMED_S, ColdStorage
+from verso_worker.rules.cold.storage import UNNAMED_S, ColdStorage
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.objects import ObjectStorage, local_objects
 

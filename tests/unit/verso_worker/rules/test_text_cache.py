@@ -78,3 +78,9 @@ def test_a_name_changes_with_all_that_a_text_follows_from(
 def test_a_raw_record_has_no_name_nor_one_of_an_unknown_artifact() -> None:
     assert name_of(COLLECTION, replace(RECORD, codec=Codec.RAW)) is None
     assert name_of(COLLECTION, replace(RECORD, slot=2)) is None
+
+
+def test_a_record_in_cold_storage_is_named_by_its_place() -> None:
+    names = {name_of(COLLECTION, RECORD, place=place) for place in (b"", b"one", b"other")}
+    assert len(names) == 3
+    assert name_of(COLLECTION, replace(RECORD, codec=Codec.RAW), place=b"one") is not None

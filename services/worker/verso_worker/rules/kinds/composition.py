@@ -9,6 +9,7 @@ from verso_worker.rules.answer import Answer
 from verso_worker.rules.classification.classify import Classify
 from verso_worker.rules.classification.feedback import Feedback, Learned
 from verso_worker.rules.classification.subjects import SubjectReader
+from verso_worker.rules.cold.entries import ColdEntries
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
@@ -76,6 +77,7 @@ class DocumentRules:
         vectors: Vectors,
         documents: Documents,
         *,
+        cold: ColdEntries,
         lexicon: Lexicon,
         heads: Heads,
         feedback: FeedbackRows,
@@ -88,7 +90,7 @@ class DocumentRules:
         What is searched, classified, grouped and reconstructed is read through ``cache``; what is
         checked or exported is read from the stores.
         """
-        reader = Reader(models, vectors, documents)
+        reader = Reader(models, vectors, documents, cold)
         cached = replace(reader, cache=cache)
         score = Score(heads)
         learned = Learned(feedback)
@@ -212,7 +214,7 @@ class CollectionRules:
             migrate=Migrate(
                 models, vectors, documents, migrations, reader, ingest, lines.migration
             ),
-            scrub=Scrub(models, vectors, documents, reader, ingest, orphans),
+            scrub=Scrub(models, vectors, documents, reader, ingest, orphans, reader.cold),
             orphans=orphans,
             fit=Fit(models, documents, reader, tables, fitter),
         )

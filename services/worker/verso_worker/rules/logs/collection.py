@@ -28,9 +28,10 @@ from verso_core.jobs.log_records import is_marked, public
 from verso_core.segments import LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
+from verso_worker.rules.cold.storage import ColdStorage
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
-from verso_worker.rules.logs.cold import ColdStorage
+from verso_worker.rules.logs.cold import ColdSegments
 from verso_worker.rules.logs.conditions import Source
 from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, View
 from verso_worker.rules.ports.stores import Logs
@@ -383,7 +384,7 @@ class LogStore:
 
     def __init__(self, logs: Logs, cold: ColdStorage) -> None:
         self.ledger = logs
-        self.cold = cold
+        self.cold = ColdSegments(cold)
         threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
         self.readers = ThreadPoolExecutor(threads, thread_name_prefix="log-read")
         self.writers = ThreadPoolExecutor(threads, thread_name_prefix="log-write")

@@ -174,14 +174,14 @@ class LogScrub:
     def _move(self, log: LogCollection, one: Opened, stored: bytes) -> None:
         """Move the blocks of a segment to cold storage; while that is full or away they stay."""
         try:
-            moved = self.store.cold.moved(log.uid, one.data, one.front)
+            made, left = self.store.cold.moved(log.uid, one.data, one.front)
         except Unavailable as error:
             _log.warning("lines are not moved to cold storage: %s", error.detail)
             return
         where = f"{one.segment.stream}:{one.segment.first}"
-        if moved.is_fresh:
+        if made.is_fresh:
             self.store.ledger.correct(
-                log.name, log.uid, "segment", where=where, old=stored, new=moved.value
+                log.name, log.uid, "segment", where=where, old=stored, new=left
             )
 
     def _written(
@@ -204,7 +204,6 @@ class LogScrub:
         """Remove objects of cold storage that no segment names."""
         logs, cold = self.store.ledger, self.store.cold
         try:
-            cold.sweep_deleted(logs)
             log.refresh()
             cold.sweep(logs, log.uid, [(one.stream, one.first) for one in log.every_segment()])
         except ObjectsUnavailable as error:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, IndexKind, Precision
-from verso_core.record import Holdings, LedgerMemory
+from verso_core.jobs.collections import Holdings, LedgerMemory
 from verso_core.segments import LinesDelete, LogState, LogValue, Memory, Segment
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.space import Stored, Vector
@@ -199,6 +199,28 @@ class Documents(Protocol):
     def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
         """Delete points from the records of points that no entry names."""
 
+    def uid(self, collection: str) -> str:
+        """Return what the keys of a collection are named by."""
+        ...
+
+    def written_before(self, age_s: float) -> int:
+        """Return a sequence number: the documents up to it were written so long ago, or longer."""
+        ...
+
+    def now(self) -> float:
+        """Return the ledger's time, Unix seconds."""
+        ...
+
+    def cool(
+        self, collection: str, uid: str, rows: Sequence[tuple[str, bytes, bytes]], *, until: float
+    ) -> bool:
+        """Replace entries that are still what was read: document, entry, what is left of it.
+
+        Return False if the collection is gone, nothing is written now, or the ledger's time is
+        later than ``until``.
+        """
+        ...
+
     def repair(
         self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
     ) -> bool:
@@ -259,7 +281,7 @@ class Logs(Protocol):
         ...
 
     def uids(self) -> set[str]:
-        """Return the uids of the lines of all collections."""
+        """Return the uids of all collections."""
         ...
 
     def removal_paused(self) -> bool:
@@ -332,6 +354,13 @@ class Objects(Protocol):
 
     def get(self, names: Sequence[str]) -> list[bytes | None]:
         """Return objects; None for one that is not there."""
+        ...
+
+    def parts(self, asked: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+        """Return parts of objects by name, offset and size; None if the object is not there.
+
+        What an object is too short for is missing from its parts.
+        """
         ...
 
     def list(self, prefix: str) -> Iterable[tuple[str, int]]:

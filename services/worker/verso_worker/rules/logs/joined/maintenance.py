@@ -28,7 +28,7 @@ class JoinedMaintenance:
                 update={
                     "bytes_lines": held.bytes_memory,
                     "bytes_memory": memory,
-                    "bytes_cold": held.bytes_cold,
+                    "bytes_cold": kept.bytes_cold + held.bytes_cold,
                 }
             )
         return found.model_copy(
