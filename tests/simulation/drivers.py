@@ -370,7 +370,7 @@ class Worker:
         self._leases = Leases(recorder, Locations(recorder))
         self._documents = Documents(recorder, Locations(recorder))
 
-    def cool(self) -> Driver:
+    def to_cold(self) -> Driver:
         """Move verified documents to cold storage, while others may write them, or too late."""
         known = self._model.documents.stored
         rows = [
@@ -391,9 +391,9 @@ class Worker:
         until = self._model.now + self._dice.choice([0, 50, 5_000])
         yield from _pause(self._dice, 8)
         yield Command(
-            f"cool {' '.join(name for name, _ in rows)}",
-            lambda: self._documents.cool(COLLECTION, UID, sent, until=until / 1000),
-            lambda _: self._model.documents.cool(
+            f"to_cold {' '.join(name for name, _ in rows)}",
+            lambda: self._documents.to_cold(COLLECTION, UID, sent, until=until / 1000),
+            lambda _: self._model.documents.to_cold(
                 [(*row, new) for row, new in zip(rows, left, strict=True)], until
             ),
         )

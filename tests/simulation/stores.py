@@ -83,7 +83,7 @@ class Documents:
             if name in self.stored and self.stored[name].seq == seq:
                 self.stored[name].verified = True
 
-    def cool(self, rows: Sequence[tuple[str, bytes, bytes]], until: int) -> bool:
+    def to_cold(self, rows: Sequence[tuple[str, bytes, bytes]], until: int) -> bool:
         """Replace verified entries that are still what was read; nothing after ``until``, ms."""
         if self._model.read_only or self._model.now > until:
             return False

@@ -135,7 +135,7 @@ class World:
             *self._gateway.activities(),
             *self._keeper.activities(),
             (self.dice.choice(self._workers).claim, 6.0),
-            (self.dice.choice(self._workers).cool, 0.8),
+            (self.dice.choice(self._workers).to_cold, 0.8),
         ]
         chosen = self.dice.choices([make for make, _ in kinds], [weight for _, weight in kinds])
         return chosen[0]()

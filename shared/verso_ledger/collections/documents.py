@@ -374,7 +374,7 @@ class Documents:
         with translated():
             return scalars.server_seconds(self._redis.time())
 
-    def cool(
+    def to_cold(
         self,
         collection: str,
         uid: str,
@@ -400,7 +400,7 @@ class Documents:
         for document, _, new in rows:
             write = DocumentWrite(collection, document, new, None)
             args += collection_rows.write_args(write, uid=uid, buckets=buckets)
-        return scalars.text(self._run("cool", args)) == "done"
+        return scalars.text(self._run("to_cold", args)) == "done"
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
         """Record points that no entry names; return those of them that may be removed.

@@ -107,7 +107,7 @@ PLACES: Mapping[str, Place] = {
         _LOGS, "Logs.correct", after=True, only=_to_cold
     ),
     "an object is named in place of some entries": Place(
-        "verso_ledger.collections.documents", "Documents.cool", after=True
+        "verso_ledger.collections.documents", "Documents.to_cold", after=True
     ),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference

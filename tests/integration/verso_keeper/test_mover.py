@@ -356,7 +356,7 @@ def test_documents_in_cold_storage_hold_a_move_up_until_they_are_back(
     uid, hot = home.documents.uid(NAME), home.documents.entry(NAME, ["d1"])["d1"]
     cold = Entry.unpack(hot).moved(Part(b"8 bytes!", 0, 90)).pack()
     until = home.documents.now() + 60.0
-    assert home.documents.cool(NAME, uid, [("d1", hot, cold)], until=until)
+    assert home.documents.to_cold(NAME, uid, [("d1", hot, cold)], until=until)
     begin(here, "home", "b")
     mover = here.mover("home")
     mover.step()
@@ -369,7 +369,7 @@ def test_documents_in_cold_storage_hold_a_move_up_until_they_are_back(
     assert home.documents.repair(NAME, "d1", old=stored, entry=hot, text=None)
     here.now += 60.0
     mover.step()  # nothing goes to cold storage while the collection moves
-    home.documents.cool(NAME, uid, [("d1", hot, cold)], until=until)
+    home.documents.to_cold(NAME, uid, [("d1", hot, cold)], until=until)
     assert home.documents.entry(NAME, ["d1"]).get("d1") in (hot, None)
     assert run_to_end(here, "home", acts=0).stage is MoveStage.DONE
     here.check()

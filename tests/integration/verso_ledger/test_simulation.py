@@ -68,12 +68,12 @@ MUTANTS = {
         "if false then",
     ),
     "a document that is moved to cold storage though it was written meanwhile": (
-        "cool",
+        "to_cold",
         "if stored and stored == ARGV[2 + i] then",
         "if stored then",
     ),
     "entries that are moved when their object may be gone": (
-        "cool",
+        "to_cold",
         "or now > tonumber(ARGV[1])",
         "",
     ),

@@ -136,6 +136,8 @@ class Reader:
 
     def _with_records(self, collection: Collection, wanted: Sequence[Chunk]) -> list[Chunk]:
         """Return chunks with their entries' records, or the error of each that has none."""
+        if all(chunk.entry.cold is None for chunk in wanted):
+            return list(wanted)
         known = [NO_ENTRY if chunk.fault is not None else chunk.entry for chunk in wanted]
         read = self.cold.whole(collection.name, known)
         return [

@@ -97,6 +97,9 @@ class ObjectStorage:
         by_name: dict[str, list[tuple[int, int]]] = {}
         for name, offset, size in asked:
             by_name.setdefault(name, []).append((offset, size))
+        if len(by_name) == 1:
+            [(name, spans)] = by_name.items()
+            return list(self._spans(name, spans))
         with ThreadPoolExecutor(min(_THREADS, max(1, len(by_name)))) as pool:
             read = pool.map(self._spans, by_name.keys(), by_name.values())
             rest = dict(zip(by_name, map(iter, read), strict=True))

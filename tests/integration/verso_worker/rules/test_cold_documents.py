@@ -447,7 +447,7 @@ def test_a_worker_that_ends_before_the_ledger_names_an_object_loses_nothing(
 ) -> None:
     stores.fill(DOCUMENTS)
     before = entries(stores)
-    right, calls = Documents.cool, []
+    right, calls = Documents.to_cold, []
 
     def ended(self: Documents, *args: object, until: float) -> bool:
         calls.append(args)
@@ -456,7 +456,7 @@ def test_a_worker_that_ends_before_the_ledger_names_an_object_loses_nothing(
         return right(self, *args, until=until)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(Documents, "cool", ended)
+        patched.setattr(Documents, "to_cold", ended)
         with pytest.raises(SystemExit):
             stores.scrub()
     changed = {name for name, data in entries(stores).items() if data != before[name]}
@@ -499,17 +499,17 @@ def test_nothing_moves_late_in_a_read_only_ledger_or_while_the_collection_moves(
     uid = stores.uid(NAME)
     [(name, data)] = [row for row in entries(stores).items() if row[0] == "d1"]
     left = Entry.unpack(data).moved(Part(b"8 bytes!", 0, 9)).pack()
-    cool = partial(stores.ledger.documents.cool, until=stores.ledger.documents.now() + 60.0)
+    to_cold = partial(stores.ledger.documents.to_cold, until=stores.ledger.documents.now() + 60.0)
     stores.redis.hset("verso:halted", "seq", 1)
-    assert not cool(NAME, uid, [(name, data, left)])
+    assert not to_cold(NAME, uid, [(name, data, left)])
     stores.redis.delete("verso:halted")
     stores.redis.sadd("verso:tracked", uid)
-    cool(NAME, uid, [(name, data, left)])
+    to_cold(NAME, uid, [(name, data, left)])
     stores.redis.srem("verso:tracked", uid)
-    assert not cool(NAME, "77", [(name, data, left)]), "another collection has its name"
-    assert not cool(NAME, uid, [(name, data, left)], until=stores.ledger.documents.now() - 1.0)
+    assert not to_cold(NAME, "77", [(name, data, left)]), "another collection has its name"
+    assert not to_cold(NAME, uid, [(name, data, left)], until=stores.ledger.documents.now() - 1.0)
     assert entries(stores)["d1"] == data
-    assert cool(NAME, uid, [(name, data, left)])
+    assert to_cold(NAME, uid, [(name, data, left)])
     assert entries(stores)["d1"] == left
 
 

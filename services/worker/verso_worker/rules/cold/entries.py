@@ -171,10 +171,10 @@ class Moving:
     def _replace(
         self, made: Written, rows: Sequence[tuple[str, bytes, bytes]], until: float
     ) -> None:
-        cool = self.cold.documents.cool
+        to_cold = self.cold.documents.to_cold
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
-            if not made.is_fresh or not cool(self.collection, self.uid, part, until=until):
+            if not made.is_fresh or not to_cold(self.collection, self.uid, part, until=until):
                 return
 
     def _is_due(self, stored: bytes, entry: Entry) -> bool:

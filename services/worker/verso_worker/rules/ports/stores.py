@@ -211,7 +211,7 @@ class Documents(Protocol):
         """Return the ledger's time, Unix seconds."""
         ...
 
-    def cool(
+    def to_cold(
         self, collection: str, uid: str, rows: Sequence[tuple[str, bytes, bytes]], *, until: float
     ) -> bool:
         """Replace entries that are still what was read: document, entry, what is left of it.
