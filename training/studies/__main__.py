@@ -12,7 +12,7 @@ python -m studies verify --data DIR --artifact models/default --models models --
 python -m studies answers --data DIR --artifact models/default --head HEAD --work WORK \
     [--minutes N] [--only ARM ...] [--means]
 python -m studies distillation --data DIR --artifact models/default --head HEAD --work WORK \
-    [--second-minutes N] [--minutes N] [--only STUDENT ...]
+    [--second-minutes N | --readers RUN ...] [--minutes N] [--only STUDENT ...]
 python -m studies thresholds --data DIR --artifact models/default HEAD
 python -m studies recalibration --data DIR --artifact models/default --work WORK HEAD
 python -m studies gaps --data DIR --artifact models/default --work WORK HEAD
@@ -125,6 +125,7 @@ def _distillation(options: argparse.Namespace) -> None:
     study = distillation.Study(
         options.data, options.artifact, options.head, options.work,
         second_minutes=options.second_minutes, minutes=options.minutes,
+        trained=options.readers,
     )  # fmt: skip
     found = study.run(distillation.STUDENTS if options.only is None else options.only)
     print(answer_arms.page(found))
@@ -317,6 +318,9 @@ def _parser() -> argparse.ArgumentParser:
     taught.add_argument("--work", type=Path, required=True, help="keeps questions and weights")
     taught.add_argument("--second-minutes", type=float, default=28.0, help="of another seed")
     taught.add_argument("--minutes", type=float, default=5.0, help="processor time of each student")
+    taught.add_argument(
+        "--readers", type=Path, nargs="+", default=(), help="runs of `answers`, not another seed"
+    )
     students = distillation.STUDENTS
     taught.add_argument("--only", nargs="*", metavar="STUDENT", choices=students, help="not all")
 

@@ -104,7 +104,7 @@ def test_a_student_of_two_readers_is_measured_beside_them_and_kept(
     assert main(taught) == 0
     first = capsys.readouterr().out
     rows = [line.split("|")[1].strip() for line in first.splitlines() if line.startswith("| ")]
-    expected = [arms.SHIPPED, distillation.SECOND, distillation.BOTH, *distillation.STUDENTS]
+    expected = [arms.SHIPPED, distillation.SECOND, arms.MEAN, *distillation.STUDENTS]
     assert rows == ["reader", *expected]
     line = json.loads(first.splitlines()[-1])
     assert line["study"] == "distillation"
@@ -117,3 +117,12 @@ def test_a_student_of_two_readers_is_measured_beside_them_and_kept(
     assert main(["answers", *options, "--only", "squad", "selqa"]) == 0
     told = capsys.readouterr().out
     assert "selqa over squad" in told
+    # readers that were trained further are taught from as well, and not read again
+    runs = [str(work / "runs" / arm) for arm in ("squad", "selqa")]
+    kept = {path: path.stat().st_mtime_ns for path in work.glob("read/s*.json")}
+    assert main(["distillation", *options, "--readers", *runs, "--only"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    names = [row.split("|")[1].strip() for row in rows]
+    assert names == ["reader", arms.SHIPPED, "squad", "selqa", arms.MEAN]
+    assert {path: path.stat().st_mtime_ns for path in work.glob("read/s*.json")} == kept
+    assert (work / "read" / "logits-shipped-squad-selqa.json").exists()

@@ -16,7 +16,7 @@ pass takes most of the time on a CPU: a step takes half as long. Weights stay fl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -293,9 +293,9 @@ class Study:
         if means:
             every = list(weights.values())
             found["mean of weights"] = read(
-                "mean-weights", lambda: shipped.weighted(mean_weights(every))
+                mean_file("weights", weights), lambda: shipped.weighted(mean_weights(every))
             )
-            found["mean of logits"] = read("mean-logits", lambda: self._ensemble(every))
+            found[MEAN] = read(mean_file("logits", weights), lambda: self._ensemble(every))
         decided = {name: held_out(dev, one) for name, one in found.items()}
         figures = dict(zip(found, compared(list(decided.values())), strict=True))
         for arm in arms:
@@ -310,7 +310,12 @@ class Study:
         )
 
 
-SHIPPED = "shipped"
+def mean_file(what: str, names: Iterable[str]) -> str:
+    """Return the name of the file that keeps what a mean of these readers says."""
+    return "-".join([what, *names]).replace(" ", "-")
+
+
+SHIPPED, MEAN = "shipped", "mean of logits"
 WITHOUT = "squad"
 """The arm without more questions."""
 _COLUMNS = (

@@ -1,12 +1,13 @@
-"""Does a student of two readers answer better than the reader that ships?
+"""Does a student of several readers answer better than the reader that ships?
 
 1. A second reader is trained as the one that ships was, from the encoder on, but with another seed
-   and with matrix products in bfloat16: as many steps take half of the minutes.
+   and with matrix products in bfloat16: as many steps take half of the minutes. Readers that
+   ``studies answers`` has trained further, each on other questions, may take its place.
 2. The student starts at the weights that ship. It learns from the right spans and from the mean of
-   the logits of both readers, by the loss of ``studies.papers.students``: on SQuAD's training
+   the logits of all readers, by the loss of ``studies.papers.students``: on SQuAD's training
    questions and on those of other kinds, of which the readers have seen none but QAMR's. A second
    student learns from the right spans alone, for as long.
-3. All are measured beside the mean of both readers, which is what the student could learn at best,
+3. All are measured beside the mean of the readers, which is what the student could learn at best,
    as in ``studies.answers.arms``.
 """
 
@@ -17,10 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from studies.answers import arms, material
-from studies.answers.arms import SHIPPED, Loaded, Read
+from studies.answers.arms import MEAN, SHIPPED, Loaded, Read
 from studies.answers.intervals import Compared, compared
 from studies.answers.material import Sources
 from studies.papers import students
@@ -36,7 +38,7 @@ from verso_training.heads import recipe as recipes
 from verso_training.heads.reader import Logits
 
 SEED = 1
-SECOND, BOTH = "another seed", "mean of both"
+SECOND = "another seed"
 STUDENTS: Mapping[str, float] = {"student": WEIGHT, "labels alone": 0.0}
 """The weight of what the readers say, beside that of the right spans."""
 
@@ -62,6 +64,8 @@ class Study:
         work: Keeps questions, weights and answers; a later run goes on from there.
         second_minutes: Processor time of the second reader.
         minutes: Of each student.
+        trained: Folders of readers that were trained from the weights that ship, in place of the
+            second reader.
     """
 
     data: Path
@@ -70,6 +74,7 @@ class Study:
     work: Path
     second_minutes: float
     minutes: float
+    trained: Sequence[Path] = ()
 
     def run(self, names: Iterable[str]) -> dict[str, Compared]:
         """Train the second reader and students, and measure them beside the weights that ship.
@@ -81,23 +86,29 @@ class Study:
         encode = EncoderGraph(self.artifact, threads=1).encode
         sources = Sources(self.data, shipped.answers, encode)
         dev = squad.read(self.data, Part.DEV)
-        second = self._second(sources)
-        readers: dict[str, Logits] = {
-            SHIPPED: shipped.logits,
-            SECOND: second.logits,
-            BOTH: arms.mean_logits([shipped.logits, second.logits]),
-        }
+        every = {SHIPPED: shipped, **self._others(sources)}
+        readers: dict[str, Logits] = {name: one.logits for name, one in every.items()}
+        readers[MEAN] = arms.mean_logits(list(readers.values()))
         for name in names:
-            readers[name] = self._student(name, [shipped, second], sources).logits
+            readers[name] = self._student(name, list(every.values()), sources).logits
 
         def read(name: str) -> Read:
-            path = self.work / "read" / f"{_file(name)}.json"
+            file = arms.mean_file("logits", every) if name == MEAN else _file(name)
+            path = self.work / "read" / f"{file}.json"
             return Read.once(
                 path, lambda: Read.of(dev, shipped.answers(dev, readers[name]), encode)
             )
 
         decided = [arms.held_out(dev, read(name)) for name in readers]
         return dict(zip(readers, compared(decided), strict=True))
+
+    def _others(self, sources: Sources) -> dict[str, Loaded]:
+        if not self.trained:
+            return {SECOND: self._second(sources)}
+        found = {folder.name: Loaded.of(self.artifact, self.head) for folder in self.trained}
+        for folder, reader in zip(self.trained, found.values(), strict=True):
+            reader.weighted(load_file(folder / "adapter.safetensors"))
+        return found
 
     def _second(self, sources: Sources) -> Loaded:
         """Return a reader that is trained as the one that ships was, with another seed."""
