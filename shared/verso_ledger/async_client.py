@@ -299,11 +299,17 @@ class AsyncLedger:
                 pipe.smembers(key("hidden"))
                 pipe.hgetall(key("shut"))
                 pipe.hgetall(key("came"))
-                rows, aliases, hidden, shut, came = await pipe.execute()
+                pipe.time()
+                rows, aliases, hidden, shut, came, clock = await pipe.execute()
         found = collection_rows.collections(rows, aliases=aliases, hidden=hidden)
         return Listed(
             {name: one.model_copy(update={"name": name}) for name, one in found.items()},
             frozenset(name for name in found if scalars.has_moved(shut.get(f"n:{name}".encode()))),
+            frozenset(
+                name
+                for name in found
+                if scalars.is_fenced(shut.get(f"n:{name}".encode()), now_s=clock[0])
+            ),
             {scalars.text(name): earlier(row) for name, row in came.items()},
         )
 

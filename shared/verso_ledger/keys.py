@@ -64,6 +64,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     gone        {uid}:{stream}:{n}   string: bitmap of the deleted lines of a segment
     identities  {uid}:{period}       set: hashes of the identities of log records that were accepted
                                      in a period; it expires a period later
+    spans       {uid}                set: kinds and periods of the two kinds of key that expire
     arrivals    {uid}                stream: the newest slices of lines that were accepted, by the
                                      number of their first line among all that ever were
     positions   {uid}:{period}       hash: source of lines -> how far it was accepted, of those
@@ -101,6 +102,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     tracked     -                    set: uids of collections whose changes are noted
     marks       {uid}                sorted set: buckets and segments that have changed since they
                                      were copied -> number of the newest change
+    fresh       {uid}                sorted set: identities and sources of positions that are new
+                                     since they were copied -> number of the newest change
     receiving   -                    hash: own name of a collection that is copied here -> uid of
                                      its keys, number of the caller that may write them, and
                                      number of its newest call
@@ -125,7 +128,7 @@ _ONE_FOR_EACH: Final = (
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
     "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
-    "identities", "arrivals", "positions", "feedback", "trial", "marks",
+    "identities", "arrivals", "positions", "feedback", "trial", "marks", "spans", "fresh",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

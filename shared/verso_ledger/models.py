@@ -59,6 +59,9 @@ class Policy:
     """Reads whose callers wait that are listed for each tenant: the newest."""
     max_arrivals: int = 10_000
     """Slices of lines that are listed for each collection, about: the newest."""
+    max_fresh: int = 100_000
+    """New identities and positions of a collection that moves which are listed until they are
+    copied; if there are more, all are copied again."""
     position_s: int = 7 * 24 * 3600
     """How long the position of a source is remembered at least after it has moved, seconds."""
     mature: int = 64

@@ -36,7 +36,7 @@ _MAY_GROW = frozenset(
 _UNCONFIRMED = frozenset(
     {
         *("count", "depths", "entry", "identities", "log_count", "note", "progress", "reap"),
-        *("renew", "move_units", "move_digests", "move_open", "move_unmark"),
+        *("renew", "move_units", "move_digests", "move_open", "move_unmark", "move_waits"),
     }
 )
 """Steps that read, or whose loss in a failover costs work and nothing else."""

@@ -2,12 +2,14 @@
 
 Two real servers, a collection of ``--records`` records of patches of usual size, and a keeper's
 mover. Meanwhile a caller sends jobs of one text, as fast as ``--rate`` says, and a worker takes
-every slice through its steps, verification included. It is measured, of each of ``--moves`` moves
-there and back:
+every slice through its steps, verification included. With ``--identities`` it is a collection of
+lines: so many identities are known, the records are segments, and each job has an identity. It is
+measured, of each of ``--moves`` moves there and back:
 
 - the seconds from its start to the switch, and the bytes that were copied;
 - how long the old ledger accepted no write, as the mover counts it;
 - the longest time in which the caller's write was refused, which is what a user notices;
+- how long each server answered nobody at most: another process pings it every 2 ms;
 - reads: entries read one after another from the ledger that lists them, and how many failed.
 
 Limited by the CPU of the two servers and of this process, which does all of it in Python.
@@ -17,10 +19,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import random
 import statistics
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +34,19 @@ import sheet
 from bench_ledgers import collection, entry, servers
 
 from verso_core.errors import CollectionBusy, CollectionUnknown
-from verso_core.jobs import IngestItem, IngestParams, Kind, Queue, cut, read_slice
+from verso_core.jobs import (
+    CollectionKind,
+    IngestItem,
+    IngestParams,
+    Kind,
+    Queue,
+    cut,
+    cut_lines,
+    read_slice,
+)
+from verso_core.jobs.lines import IngestLinesParams, LinesItem
 from verso_core.record import Entry
+from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_keeper.mover import Mover
 from verso_ledger import DocumentWrite, Ledger, NewJob, Phase
 from verso_ledger.connection import connect
@@ -37,6 +54,24 @@ from verso_ledger.connection import connect
 _NAME = "moved"
 _TEXT = b"Nov 26 08:00:00 host sshd[4711]: session opened for user u4711 by (uid=0)"
 _FILL = 256
+_LABELS = {"host": "a"}
+_PINGS = """
+import json, sys, threading, time
+from redis import Redis
+servers = [Redis.from_url(url) for url in sys.argv[1:]]
+over, longest = threading.Event(), [0.0] * len(servers)
+def ping(n):
+    while not over.wait(0.002):
+        began = time.perf_counter()
+        servers[n].ping()
+        longest[n] = max(longest[n], time.perf_counter() - began)
+threads = [threading.Thread(target=ping, args=(n,)) for n in range(len(servers))]
+for one in threads: one.start()
+sys.stdin.read()
+over.set()
+for one in threads: one.join()
+print(json.dumps(longest))
+"""
 
 
 @dataclass
@@ -119,6 +154,116 @@ class Traffic:
             self.failed_reads += not found or Entry.unpack(found[name]).damaged
 
 
+@dataclass
+class LineTraffic(Traffic):
+    """Callers and a worker of a collection of lines, whose jobs have an identity each."""
+
+    def write(self) -> None:
+        """Send jobs of one line, and note how long each is refused."""
+        number = 0
+        while not self.over.wait(1 / self.rate):
+            number += 1
+            identity = b"%016x" % (number + (1 << 60) + random.getrandbits(48))
+
+            def job(ledger: Ledger, identity: bytes = identity) -> NewJob:
+                return lines_job(ledger, [_TEXT], [identity])
+
+            began = time.monotonic()
+            while not self._taken(job):
+                time.sleep(0.02)
+            self.waits_s.append(time.monotonic() - began)
+
+    def _taken(self, job: Callable[[Ledger], NewJob]) -> bool:
+        for ledger in self.holders():
+            with contextlib.suppress(CollectionBusy, CollectionUnknown):
+                ledger.jobs.accept(job(ledger))
+                return True
+        return False
+
+    def _execute(self, ledger: Ledger, lease: Any) -> None:
+        store_lines(ledger, lease)
+
+    def read(self) -> None:
+        """Read segments, and check that each is there."""
+        while not self.over.wait(0.05):
+            found: list[bytes | None] = []
+            for ledger in self.holders():
+                with contextlib.suppress(CollectionUnknown):
+                    uid = ledger.logs.state(_NAME).uid
+                    found = ledger.logs.read(uid, [(0, 0)])
+                    break
+            self.reads += 1
+            self.failed_reads += found in ([], [None])
+
+
+def lines_job(ledger: Ledger, lines: list[bytes], identities: list[bytes]) -> NewJob:
+    """Return a job that stores lines, at places that a ledger reserves."""
+    place = ledger.logs.reserve(_NAME, _LABELS, len(lines))
+    params = IngestLinesParams(
+        collection=_NAME,
+        uid=place.uid,
+        stream=place.stream,
+        labels=_LABELS,
+        arrived=time.time_ns(),
+    )
+    spec = cut_lines(params, LinesItem(place.first, len(lines), b"\n".join(lines)))
+    return NewJob(
+        Kind.INGEST_LINES,
+        Queue.BULK,
+        [spec],
+        collection=_NAME,
+        identities={_NAME: identities},
+        identity_s=24 * 3600,
+    )
+
+
+def store_lines(ledger: Ledger, lease: Any) -> None:
+    """Store the lines of a slice in segments of one line each, or verify it."""
+    if lease.phase is Phase.VERIFY:
+        ledger.leases.commit_verified(lease, [], raw_text_retention_s=0.0)
+        return
+    found = read_slice(lease.payload)
+    for item in found.items:
+        assert isinstance(item, LinesItem)
+        segments = [
+            SegmentWrite(Segment(found.params.stream, item.first + n, 1), row, len(row))
+            for n, row in enumerate(item.text.split(b"\n"))
+        ]
+    lines = LinesWrite(_NAME, found.params.uid, segments)
+    ledger.leases.commit(lease, b"r", ok=1, errors=0, lines=lines, verify_delay_s=1.0)
+
+
+def fill_lines(ledger: Ledger, count: int, identities: int) -> None:
+    """Store segments, and make identities known."""
+    for first in range(0, count, 1000):
+        job = lines_job(
+            ledger, [_TEXT] * min(1000, count - first), [b"%016x" % (first + (1 << 62))]
+        )
+        ledger.jobs.accept(job)
+        [lease] = ledger.leases.claim(Queue.BULK, owner="bench")
+        store_lines(ledger, lease)
+    for first in range(0, identities, 4000):
+        known = [b"%016x" % n for n in range(first, min(first + 4000, identities))]
+        ledger.jobs.accept(lines_job(ledger, [_TEXT], known))
+        [lease] = ledger.leases.claim(Queue.BULK, owner="bench")
+        store_lines(ledger, lease)
+    time.sleep(1.1)
+    while leases := ledger.leases.claim(Queue.SCRUB, owner="bench", n=64):
+        for lease in leases:
+            store_lines(ledger, lease)
+
+
+@contextlib.contextmanager
+def pinged(urls: list[str]) -> Iterator[list[float]]:
+    """Ping servers from another process; in the end the longest answer of each, seconds."""
+    found: list[float] = []
+    command = [sys.executable, "-c", _PINGS, *urls]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield found
+        reply, _ = process.communicate()
+        found += json.loads(reply)
+
+
 def fill(ledger: Ledger, count: int) -> None:
     """Store and verify records."""
     params = IngestParams(collection=_NAME)
@@ -167,6 +312,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rate", type=float, default=20.0, help="jobs a second")
     parser.add_argument("--moves", type=int, default=4)
+    parser.add_argument("--identities", type=int, default=0)
     arguments = parser.parse_args()
     report = sheet.Sheet("bench_move")
     with servers(2) as found:
@@ -175,9 +321,16 @@ def main() -> None:
             for name, one in zip(("home", "b"), found, strict=True)
         }
         made = collection(_NAME).model_copy(update={"buckets": 4096})  # as a platform makes it
+        kind: type[Traffic] = Traffic
+        if arguments.identities:
+            kind = LineTraffic
+            made = made.model_copy(update={"kind": CollectionKind.LOGS, "buckets": 1})
         ledgers["home"].documents.collection_put(made)
-        fill(ledgers["home"], arguments.records)
-        traffic = Traffic(ledgers, arguments.rate, arguments.records)
+        if arguments.identities:
+            fill_lines(ledgers["home"], arguments.records, arguments.identities)
+        else:
+            fill(ledgers["home"], arguments.records)
+        traffic = kind(ledgers, arguments.rate, arguments.records)
         threads = [
             threading.Thread(target=act) for act in (traffic.write, traffic.work, traffic.read)
         ]
@@ -187,15 +340,24 @@ def main() -> None:
         rows = []
         source, target = "home", "b"
         for _ in range(arguments.moves):
-            rows.append(moved(traffic, source, target))
+            with pinged([one.url for one in found]) as longest_s:
+                row = moved(traffic, source, target)
+            still_s = dict(zip(("home", "b"), longest_s, strict=True))
+            row |= {"still_from_ms": round(still_s[source] * 1000)}
+            row |= {"still_to_ms": round(still_s[target] * 1000)}
+            rows.append(row)
             source, target = target, source
         traffic.over.set()
         for thread in threads:
             thread.join()
-        held = ledgers[source].documents.holdings(_NAME).documents
+        if arguments.identities:
+            held = ledgers[source].logs.state(_NAME).lines
+        else:
+            held = ledgers[source].documents.holdings(_NAME).documents
         for one in ledgers.values():
             one.close()
     columns = ["seconds", "mib", "paused_s", "longest_wait_s", "tries"]
+    columns += ["still_from_ms", "still_to_ms"]
     sheet.table(
         f"Moves of {arguments.records:,} records, {arguments.rate:g} jobs a second beside it",
         ["move", *columns],
@@ -204,9 +366,11 @@ def main() -> None:
     report.finish(
         {
             "records": arguments.records,
-            "documents_at_the_end": held,
+            "identities": arguments.identities,
+            "held_at_the_end": held,
             "moves": rows,
             "median_seconds": statistics.median(row["seconds"] for row in rows),
+            "longest_still_ms": max(max(row["still_from_ms"], row["still_to_ms"]) for row in rows),
             "median_paused_s": statistics.median(row["paused_s"] for row in rows),
             "reads": traffic.reads,
             "failed_reads": traffic.failed_reads,

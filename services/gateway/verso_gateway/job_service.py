@@ -101,7 +101,10 @@ class JobService:
         Raises:
             CollectionBusy: the collection moves.
         """
-        return await (ask() if job.job_id is not None else self._ledgers.while_moving(ask))
+        if job.job_id is not None:
+            return await ask()
+        names = [one for one in (job.collection, *job.others) if one is not None]
+        return await self._ledgers.while_moving(ask, names=names)
 
     async def _submit(
         self, ledger: AsyncLedger, job: NewJob, *, keep_s: int | None, followed: bool = False

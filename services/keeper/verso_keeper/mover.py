@@ -27,8 +27,9 @@ from typing import Any
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_ledger import Ledger
-from verso_ledger.collections.copying import CollectionCopy, CopyRefused
-from verso_ledger.collections.moves import REMEMBERED_S, Earlier, Moves
+from verso_ledger.collections.copying import CollectionCopy
+from verso_ledger.collections.moves import REMEMBERED_S, Earlier, Moves, fence_ended
+from verso_ledger.collections.paging import CopyRefused
 from verso_ledger.names import HOME
 
 FENCE_S = 20.0
@@ -42,6 +43,10 @@ _SEEN_S = 3.0
 _AT_ONCE = 64
 _NEARLY = 256
 """Units left to copy at which writes may wait for the rest, some tens of milliseconds."""
+_BEHIND_S = 60.0
+"""How long a copy gets no nearer to its end before the move says so."""
+_REST_S = 60.0
+"""How long a keeper may take to list all units, or to compare what is none, while all is served."""
 _OPEN = 512
 """Slices that have not ended of a collection whose writes may wait for them."""
 _POLL_S = 0.05
@@ -119,15 +124,23 @@ class Mover:
         number = move.number + (move.holder != self._holder)
         return self._to(move, holder=self._holder, number=number)
 
-    def _to(self, move: Move, what: str = "none", *, with_: str | int = "", **changes: Any) -> Move:
+    def _to(
+        self,
+        move: Move,
+        what: str = "none",
+        *,
+        with_: str | int = "",
+        count: Mapping[str, int] | None = None,
+        **changes: Any,
+    ) -> Move:
         """Take a move on; it stays this keeper's.
 
         Raises:
-            MovedOn: another caller has.
+            MovedOn: another caller has, or what should go with it cannot be.
         """
         held = {"held_until": self._clock() + _HELD_S} | changes
         after = Move.model_validate(move.model_dump() | held)
-        if not self._moves.step(move, after, what, with_=with_):
+        if not self._moves.step(move, after, what, with_=with_, count=count):
             raise MovedOn
         return after
 
@@ -143,7 +156,8 @@ class Mover:
                     return self._to(move, stage=MoveStage.CANCELLED)
                 return self._copy(move, target.moves)
             case MoveStage.FENCE:
-                return self._to(move, "open", stage=MoveStage.COPY)
+                count = fence_ended(move, self._clock(), "opened")
+                return self._to(move, "open", stage=MoveStage.COPY, count=count)
             case MoveStage.SWITCHED:
                 return self._publish(move, target.moves)
             case MoveStage.CLEAN:
@@ -156,7 +170,7 @@ class Mover:
                 target.moves.forget(move)
             except LedgerUnavailable:  # what was copied there is left, and never published
                 _log.warning("copy is left", extra={"collection": move.collection})
-        move = self._to(move, "forget", ended=self._clock())
+        move = self._to(move, "forget", ended=self._clock(), count={"moves:cancelled": 1})
         _log.info("move cancelled", extra={"collection": move.collection})
         return move
 
@@ -170,35 +184,61 @@ class Mover:
             move = self._to(move, target_uid=uid, marked=False)
         copy = CollectionCopy(self._moves, target, move)
         if not move.marked:
-            move = self._to(move, marked=True, units=copy.mark_all())
+            move = self._to(move, held_until=self._clock() + _REST_S)
+            if move.lines:
+                copy.spans.start()
+            units = copy.mark_all()
+            move = self._to(move, marked=True, units=units, least=None, spans=copy.spans.walks)
             where = {"collection": move.collection, "from": move.source, "to": move.target}
             _log.info("collection is copied to another ledger", extra=where)
         move = self._copy_some(move, copy)
-        if move.left > _NEARLY:
+        if move.left > _NEARLY or not copy.spans.walked:
             return move
-        work = self._moves.open_work(move.collection)
+        work = self._moves.open_slices.of(move.collection)
         if work.dead:
             return self._wait(move, MoveReason.DEAD_LETTERS)
-        if work.slices > _OPEN:
+        if len(work.slices) > _OPEN:
             return self._wait(move, MoveReason.BUSY)
-        periods = self._moves.period_keys(move.uid.partition(".")[0]) if move.lines else []
-        copy.rest(periods)
-        return self._switch(move, target, copy, periods)
+        move = self._to(move, held_until=self._clock() + _REST_S)
+        copy.rest()
+        return self._switch(move, target, copy)
 
     def _copy_some(self, move: Move, copy: CollectionCopy) -> Move:
         until = time.monotonic() + SPEND_S
         copied = 0
         while True:
-            copied += copy.units(_AT_ONCE)
+            if copy.spans.too_much_is_new():
+                copy.spans.walk_again()
+                move = self._to(move, spans=copy.spans.walks, walks=move.walks + 1)
+                copy.spans.restarted()
+            copied += copy.some(_AT_ONCE)
+            copy.spans.walk()
             left = copy.left()
-            if not left or time.monotonic() >= until:
+            if (not left and copy.spans.walked) or time.monotonic() >= until:
                 break
+        return self._copied(move, copy, copied=copied, left=left)
+
+    def _copied(self, move: Move, copy: CollectionCopy, *, copied: int, left: int) -> Move:
+        """Note what a round has copied, and whether the copy gets nearer to its end."""
+        now = self._clock()
+        least = left if move.least is None else min(left, move.least)
+        nearer = least != move.least or (move.walks == 1 and copy.spans.walks != move.spans)
+        progressed = now if nearer else move.progressed
+        if left > _NEARLY or not copy.spans.walked:
+            reason = MoveReason.BEHIND if now - progressed > _BEHIND_S else None
+        else:
+            reason = None if move.reason is MoveReason.BEHIND else move.reason
+        size = copy.new_bytes()
         return self._to(
             move,
             left=left,
+            least=least,
+            spans=copy.spans.walks,
             copied=move.copied + copied,
-            bytes_copied=move.bytes_copied + copy.new_bytes(),
-            reason=None if move.reason is not MoveReason.BUSY else move.reason,
+            bytes_copied=move.bytes_copied + size,
+            progressed=progressed,
+            reason=reason,
+            count={"moves:bytes": size},
         )
 
     def _obstacle(self, move: Move) -> MoveReason | None:
@@ -208,58 +248,73 @@ class Mover:
             return MoveReason.COLD_STORAGE
         return None
 
-    def _switch(
-        self, move: Move, target: Moves, copy: CollectionCopy, periods: list[tuple[str, str]]
-    ) -> Move:
+    def _switch(self, move: Move, target: Moves, copy: CollectionCopy) -> Move:
         """Let writes wait, copy the rest, and switch; or let them go on."""
-        began = time.monotonic()
-        held = self._clock() + self._fence_s + _CLOSE_S
+        began, now = time.monotonic(), self._clock()
+        held = now + self._fence_s + _CLOSE_S
+        fence_ms = round(self._fence_s * 1000)
         move = self._to(
-            move,
-            "fence",
-            with_=round(self._fence_s * 1000),
-            stage=MoveStage.FENCE,
-            held_until=held,
+            move, "fence", with_=fence_ms, stage=MoveStage.FENCE, fenced=now, held_until=held
         )
-        if move.lines:  # the first of a span may have come since they were listed; none does now
-            periods = self._moves.period_keys(move.uid.partition(".")[0])
         try:
             reason = self._drain(move, copy, began)
             if reason is None:
                 move = self._to(move, "close", with_=round(_CLOSE_S * 1000), held_until=held)
-                reason = self._finish(move, target, copy, periods)
+                reason = self._finish(move, target, copy)
             if reason is None:
-                paused_ms = round((time.monotonic() - began) * 1000)
-                reason = MoveReason.SOURCE
-                after = move.model_copy(
-                    update={
-                        "stage": MoveStage.SWITCHED,
-                        "paused_ms": paused_ms,
-                        "reason": None,
-                        "left": 0,
-                        "bytes_copied": move.bytes_copied + copy.new_bytes(),
-                        "held_until": self._clock() + _HELD_S,
-                    }
-                )
-                if self._moves.step(move, after, "switch", with_=f"gone {move.target}"):
+                after = self._switched(move, copy, began)
+                if after is not None:
                     return self._publish(after, target)
+                reason = MoveReason.SOURCE
         except LedgerUnavailable:
-            self._open_again(move, MoveReason.TARGET)
+            self._open_again(move, copy, MoveReason.TARGET)
             raise
-        return self._open_again(move, reason)
+        return self._open_again(move, copy, reason)
 
-    def _open_again(self, move: Move, reason: MoveReason) -> Move:
+    def _switched(self, move: Move, copy: CollectionCopy, began: float) -> Move | None:
+        """Take the collection from its ledger; return the move, None if that cannot be now."""
+        size, now = copy.new_bytes(), self._clock()
+        after = move.model_copy(
+            update={
+                "stage": MoveStage.SWITCHED,
+                "paused_ms": round((time.monotonic() - began) * 1000),
+                "reason": None,
+                "left": 0,
+                "bytes_copied": move.bytes_copied + size,
+                "held_until": now + _HELD_S,
+                "progressed": now,
+            }
+        )
+        count = fence_ended(move, now, "switched") | {"moves:bytes": size}
+        done = self._moves.step(move, after, "switch", with_=f"gone {move.target}", count=count)
+        return after if done else None
+
+    def _open_again(self, move: Move, copy: CollectionCopy, reason: MoveReason) -> Move:
         tries = move.tries + 1
-        later = self._clock() + min(_LATEST_S, 2.0**tries)
+        now = self._clock()
         about = {"collection": move.collection, "reason": reason.value}
         _log.warning("move waits", extra=about)
-        return self._to(move, "open", stage=MoveStage.COPY, reason=reason, tries=tries, due=later)
+        return self._to(
+            move,
+            "open",
+            stage=MoveStage.COPY,
+            reason=reason,
+            tries=tries,
+            due=now + min(_LATEST_S, 2.0**tries),
+            spans=copy.spans.walks,
+            count=fence_ended(move, now, "opened"),
+        )
 
     def _drain(self, move: Move, copy: CollectionCopy, began: float) -> MoveReason | None:
-        """Copy until no slice of the collection is open; return why that did not come."""
+        """Copy until no slice of the collection is open; return why that did not come.
+
+        None is accepted meanwhile: those that are open at the beginning are watched, and when they
+        have ended, all are looked through once more.
+        """
+        slices = self._moves.open_slices
+        work = slices.of(move.collection)
         while True:
-            copy.units(_AT_ONCE)
-            work = self._moves.open_work(move.collection)
+            copy.some(_AT_ONCE)
             if work.dead:
                 return MoveReason.DEAD_LETTERS
             if not work.slices:
@@ -267,17 +322,24 @@ class Mover:
             if time.monotonic() - began > self._fence_s - _POLL_S:
                 return MoveReason.BUSY
             self._sleep(_POLL_S)
+            work = slices.of_these(work.slices)
+            if not work.slices:
+                work = slices.of(move.collection)
 
-    def _finish(
-        self, move: Move, target: Moves, copy: CollectionCopy, periods: list[tuple[str, str]]
-    ) -> MoveReason | None:
+    def _finish(self, move: Move, target: Moves, copy: CollectionCopy) -> MoveReason | None:
         """Copy what has changed up to the end; return why the two ledgers still differ."""
-        until = time.monotonic() + _CLOSE_S / 2
+        began = time.monotonic()
         while copy.left():
-            copy.units(_AT_ONCE)
-            if time.monotonic() >= until:
+            copy.some(_AT_ONCE)
+            if time.monotonic() - began >= _CLOSE_S / 2:
                 return MoveReason.BUSY
-        if copy.rest(periods):
+        if copy.rest():
+            return MoveReason.TARGET
+        if time.monotonic() - began >= _CLOSE_S:  # other keys are so large that the close is over
+            return MoveReason.BUSY
+        if missed := copy.spans.differ():
+            _log.warning("identities are copied again", extra={"spans": missed})
+            copy.spans.walk_again()
             return MoveReason.TARGET
         if (reason := self._obstacle(move)) is not None:
             return reason
@@ -296,8 +358,8 @@ class Mover:
             "paused_ms": move.paused_ms,
         }
         _log.info("collection moved", extra=about)
-        due = self._clock() + _SEEN_S
-        return self._to(move, stage=MoveStage.CLEAN, reason=None, due=due)
+        now = self._clock()
+        return self._to(move, stage=MoveStage.CLEAN, reason=None, due=now + _SEEN_S, progressed=now)
 
     def _not_published(self, move: Move, target: Moves) -> Move | None:
         """Publish the copy, unless it is; return the move where that is not done."""
@@ -321,12 +383,12 @@ class Mover:
         # what was restored from a backup may not have the copy published yet
         if (undone := self._not_published(move, target)) is not None:
             return undone
-        if self._moves.open_work(move.collection, reads=True).slices or self._moves.has_garbage(
-            move.own
-        ):
+        reading = self._moves.open_slices.of(move.collection, reads=True).slices
+        if reading or self._moves.has_garbage(move.own):
             return self._to(move, due=self._clock() + 1.0)
         target.release(move)
-        return self._to(move, "clean", stage=MoveStage.DONE, ended=self._clock())
+        now, count = self._clock(), {"moves:done": 1}
+        return self._to(move, "clean", stage=MoveStage.DONE, ended=now, count=count)
 
     def _wait(self, move: Move, reason: MoveReason) -> Move:
         if move.reason is not reason:

@@ -29,11 +29,13 @@ class MoveReason(StrEnum):
     """Why a move does not go on now."""
 
     DEAD_LETTERS = "dead_letters"
-    """Dead letters of the collection have to be replayed first."""
+    """Dead letters of the collection have to be replayed first, or cancelled after a replay."""
     MIGRATION = "migration"
     """A migration runs, or its old side is kept."""
     COLD_STORAGE = "cold_storage"
     """Lines or documents of it are in cold storage, where each ledger has objects of its own."""
+    BEHIND = "behind"
+    """It has been written to faster than it is copied for a minute."""
     BUSY = "busy"
     """What was accepted did not end in the time that writes may wait."""
     TARGET = "target"
@@ -48,7 +50,9 @@ class Move(StrictModel):
     ``own`` and ``uid`` are those at the ledger that has it, ``target_uid`` is the one there is at
     ledger ``target``. ``holder`` is the keeper that works at it, ``number`` how many have, and
     ``held_until`` when another one may. ``left`` of ``units`` (buckets and segments) are to be
-    copied. ``paused_ms`` is how long writes waited.
+    copied, and ``least`` were at best; ``spans`` says where the ``walks``-th walk through the
+    identities and positions of each span of time stands. ``progressed`` is when the move came
+    nearer to its end, ``fenced`` when its newest fence began, ``paused_ms`` how long writes waited.
     """
 
     collection: str
@@ -64,6 +68,9 @@ class Move(StrictModel):
     marked: bool = False
     units: int = 0
     left: int = 0
+    least: int | None = None
+    spans: dict[str, int] = Field(default_factory=dict)
+    walks: int = 1
     copied: int = 0
     bytes_copied: int = 0
     paused_ms: int = 0
@@ -73,6 +80,8 @@ class Move(StrictModel):
     number: int = 0
     held_until: float = 0.0
     due: float = 0.0
+    fenced: float = 0.0
+    progressed: float = 0.0
     started: float
     ended: float | None = None
 

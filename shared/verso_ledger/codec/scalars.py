@@ -20,6 +20,11 @@ def has_moved(state: bytes | None) -> bool:
     return state is not None and state[1:2] != b" "
 
 
+def is_fenced(state: bytes | None, *, now_s: int) -> bool:
+    """Whether writes of a collection wait, as it is about to leave, by the same value."""
+    return state is not None and not has_moved(state) and int(state[2:]) > now_s * 1000
+
+
 def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:
     """Read the whole numbers of a hash; other values are left out."""
     return {text(k): int(v) for k, v in rows.items() if v.lstrip(b"-").isdigit()}

@@ -16,17 +16,16 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from verso_core import frame
 from verso_core.errors import (
     CollectionBusy,
     CollectionUnknown,
-    FrameInvalid,
     LedgerBehind,
     MigrationRefused,
 )
-from verso_core.jobs import Collection, CollectionKind, Kind, Queue, TextPolicy
+from verso_core.jobs import Collection, CollectionKind, TextPolicy
 from verso_core.jobs.moves import Move, MoveStage
 from verso_ledger.codec import collection_rows, scalars
+from verso_ledger.collections.open_slices import OpenSlices
 from verso_ledger.connection import translated
 from verso_ledger.keys import PREFIX, key
 from verso_ledger.scripts import AsyncScripts, Scripts
@@ -34,11 +33,8 @@ from verso_ledger.scripts import AsyncScripts, Scripts
 REMEMBERED_S = 24 * 3600
 """How long a ledger that a collection has left is asked for idempotency keys, as long as it keeps
 them, seconds."""
-_HEAD_BYTES = 1024
 _PAGE = 512
-_SCANNED = 10_000
-_UNREADABLE = "*"
-"""Stands for the collection of a slice that cannot be read: it may be of any."""
+_SCANNED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +47,25 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWork:
-    """Slices of a collection that have not ended, and dead letters among them."""
-
-    slices: int
-    dead: int
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
     """The collections that a ledger lists.
 
     Attributes:
         collections: by the name that users know.
         moved: those that another ledger has by now, or gets at this moment.
+        fenced: those whose writes wait, as they are about to move.
         came: where collections were before they came here, by name.
     """
 
     collections: Mapping[str, Collection]
     moved: frozenset[str] = frozenset()
+    fenced: frozenset[str] = frozenset()
     came: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
 
 
 def earlier(row: bytes | None) -> list[Earlier]:
     """Read where a collection was before."""
     return [] if row is None else [Earlier(*one) for one in json.loads(row)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Concern:
-    """The collection that a slice concerns ('' for none), and whether it only reads."""
-
-    collection: str
-    is_read: bool
 
 
 class Moves:
@@ -94,7 +76,7 @@ class Moves:
         self.ledger = ledger
         self._run = scripts.run
         self._redis = scripts.client
-        self._named: dict[str, _Concern] = {}
+        self.open_slices = OpenSlices(scripts)
 
     def all(self) -> dict[str, Move]:
         """Return the newest move of each collection that is or was here."""
@@ -123,7 +105,13 @@ class Moves:
         return started_or_refused(scalars.text(self._run("move_begin", args)), move)
 
     def step(
-        self, seen: Move, new: Move | None, what: str = "none", *, with_: str | int = ""
+        self,
+        seen: Move,
+        new: Move | None,
+        what: str = "none",
+        *,
+        with_: str | int = "",
+        count: Mapping[str, int] | None = None,
     ) -> bool:
         """Take a move on from where it was seen; None forgets it. Return whether this call did.
 
@@ -132,12 +120,9 @@ class Moves:
             new: where it is then.
             what: goes with it in the same step; see ``move_step.lua``.
             with_: for how long in ms, or to which ledger.
+            count: counters of the ledger, and by how much they grow with it.
         """
-        after = "" if new is None else new.model_dump_json()
-        args: list[scalars.Arg] = [
-            seen.collection, seen.model_dump_json(), after, seen.own, seen.uid, what, with_,
-        ]  # fmt: skip
-        return bool(self._run("move_step", args))
+        return bool(self._run("move_step", step_args(seen, new, what, with_=with_, count=count)))
 
     def has(self, move: Move) -> bool:
         """Whether the ledger still has the collection that is to move."""
@@ -190,31 +175,6 @@ class Moves:
         with translated():
             return earlier(cast("bytes | None", self._redis.hget(key("came"), name)))
 
-    def open_work(self, name: str, *, reads: bool = False) -> OpenWork:
-        """Return how many slices of a collection, as users know it, have not ended.
-
-        Args:
-            name: of the collection.
-            reads: whether those count that only read.
-        """
-        sids = {scalars.text(row) for row in self._run("move_open", list(Queue))}
-        self._named = {sid: found for sid, found in self._named.items() if sid in sids}
-        new = [sid for sid in sids if sid not in self._named]
-        for start in range(0, len(new), _PAGE):
-            self._named |= self._collections_of(new[start : start + _PAGE])
-        own = [
-            sid
-            for sid in sids
-            if (found := self._named.get(sid)) is not None
-            and found.collection in (name, _UNREADABLE)
-            and (reads or not found.is_read)
-        ]
-        if not own:
-            return OpenWork(0, 0)
-        with translated():
-            rows = cast("Sequence[float | None]", self._redis.zmscore(key("dead"), own))
-        return OpenWork(len(own), sum(row is not None for row in rows))
-
     def has_garbage(self, own: str) -> bool:
         """Whether points of entries that were replaced here are still to be removed."""
         with translated():
@@ -230,20 +190,29 @@ class Moves:
                         return True
         return False
 
-    def period_keys(self, uid: str) -> list[tuple[str, str]]:
-        """Return kind and end of the keys that a collection has for spans of time.
+    def spans(self, uid: str, *, search: bool = False) -> set[str]:
+        """Return kind and period of each key that a collection has for a span of time.
 
-        All keys of the server are looked through: that takes seconds where there are millions.
+        Args:
+            uid: of its lines.
+            search: look through all keys of the server for those that are not listed, while there
+                may be any: an earlier version wrote them, and they have not expired.
         """
-        found: set[tuple[str, str]] = set()
-        kinds = {key(kind, uid, ""): kind for kind in ("identities", "positions")}
         with translated():
+            listed = cast("set[bytes]", self._redis.smembers(key("spans", uid)))
+            found = {scalars.text(span) for span in listed}
+            if not search:
+                return found
+            now_s, _ = self._redis.time()
+            since = cast("bytes | None", self._redis.hget(key("totals"), "spans_since"))
+            if since is not None and int(since) / 1000 < now_s - 2 * self.scripts.policy.position_s:
+                return found
+            kinds = {key(kind, uid, ""): kind for kind in ("identities", "positions")}
             for name in self._redis.scan_iter(match=f"{PREFIX}[ip]*s:{uid}:*", count=_SCANNED):
-                prefix, _, span = scalars.text(name).rpartition(":")
+                prefix, _, period = scalars.text(name).rpartition(":")
                 if (kind := kinds.get(f"{prefix}:")) is not None:
-                    # a span may begin while the collection is being copied
-                    found |= {(kind, span), (kind, str(int(span) + 1))}
-        return sorted(found)
+                    found.add(f"{kind}:{period}")
+        return found
 
     # what follows is asked of the ledger that gets the collection
 
@@ -281,21 +250,6 @@ class Moves:
             replicas.ask(pipe)
             replicas.check(pipe.execute())
 
-    def _collections_of(self, sids: Sequence[str]) -> dict[str, _Concern]:
-        """Return what each slice concerns."""
-        heads = self._heads(sids, _HEAD_BYTES)
-        sizes = {sid: frame.header_size(head) for sid, head in heads.items() if head}
-        longer = [sid for sid, size in sizes.items() if size > len(heads[sid])]
-        if longer:
-            heads |= self._heads(longer, max(sizes[sid] for sid in longer))
-        return {sid: _collection_of(head) for sid, head in heads.items()}
-
-    def _heads(self, sids: Sequence[str], size: int) -> dict[str, bytes]:
-        with translated(), self._redis.pipeline(transaction=False) as pipe:
-            for sid in sids:
-                pipe.getrange(key("payload", sid), 0, size - 1)
-            return dict(zip(sids, pipe.execute(), strict=True))
-
 
 class AsyncMoves:
     """Starts moves and shows them, as the gateway does."""
@@ -310,6 +264,26 @@ class AsyncMoves:
         with translated():
             rows = await cast("Any", self._redis.hgetall(key("moves")))
         return [Move.model_validate_json(row) for row in rows.values()]
+
+    async def sizes(self) -> dict[str, int]:
+        """Return about how many bytes each collection takes of the ledger, by users' names."""
+        with translated():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(key("uids"))
+                pipe.hgetall(key("aliases"))
+                uids, aliases = await pipe.execute()
+            known = {own: name for name, own in aliases.items()}
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for row in uids.values():
+                    uid = scalars.text(row)
+                    pipe.hget(key("counts", uid), "bytes_entries")
+                    pipe.hget(key("log", born(uid)), "bytes")
+                rows = await pipe.execute()
+        sizes = zip(rows[::2], rows[1::2], strict=True)
+        return {
+            scalars.text(known.get(own, own)): int(entries or 0) + int(segments or 0)
+            for own, (entries, segments) in zip(uids, sizes, strict=True)
+        }
 
     async def begin(self, name: str, target: str) -> Move:
         """Start a move, or return the one that is under way.
@@ -344,11 +318,8 @@ class AsyncMoves:
     async def cancel(self, move: Move) -> bool:
         """Cancel a move, if it still stands as seen; the keeper removes what was copied."""
         after = move.model_copy(update={"stage": MoveStage.CANCELLED, "reason": None, "due": 0.0})
-        args: list[scalars.Arg] = [
-            move.collection, move.model_dump_json(), after.model_dump_json(), move.own, move.uid,
-            "open", "",
-        ]  # fmt: skip
-        return bool(await self._run("move_step", args))
+        count = fence_ended(move, time.time(), "opened")
+        return bool(await self._run("move_step", step_args(move, after, "open", count=count)))
 
     async def reopen(self, name: str) -> None:
         """Let a name be made here again whose collection has moved away, and is nowhere now."""
@@ -386,8 +357,39 @@ def new_move(
         lines=collection.kind is CollectionKind.LOGS,
         source=source,
         target=target,
-        started=time.time(),
+        started=(now := time.time()),
+        progressed=now,
     )
+
+
+def step_args(
+    seen: Move,
+    new: Move | None,
+    what: str,
+    *,
+    with_: str | int = "",
+    count: Mapping[str, int] | None = None,
+) -> list[scalars.Arg]:
+    """Return the arguments of ``move_step.lua``."""
+    after = "" if new is None else new.model_dump_json()
+    counters = [part for row in (count or {}).items() for part in row]
+    return [
+        seen.collection, seen.model_dump_json(), after, seen.own, seen.uid, what, with_, *counters,
+    ]  # fmt: skip
+
+
+def fence_ended(move: Move, now: float, how: str) -> dict[str, int]:
+    """Return what is counted where a fence ends: ``switched`` or ``opened``; nothing without one.
+
+    Args:
+        move: as it stood behind the fence.
+        now: Unix seconds.
+        how: it ended.
+    """
+    if move.stage is not MoveStage.FENCE:
+        return {}
+    held_ms = round(max(0.0, min(now, move.held_until) - move.fenced) * 1000)
+    return {f"moves:fences:{how}": 1, "moves:fence_ms": held_ms}
 
 
 def started_or_refused(reply: str, move: Move) -> Move:
@@ -423,14 +425,3 @@ def migrating(row: bytes | None) -> bool:
 def born(uid: str) -> str:
     """Return the part of a uid that names the keys of lines."""
     return uid.partition(".")[0]
-
-
-def _collection_of(head: bytes) -> _Concern:
-    if not head:
-        return _Concern("", is_read=True)
-    try:
-        header = frame.header(head)
-        kind, params = Kind(header["kind"]), header["params"]
-    except (FrameInvalid, KeyError, ValueError):
-        return _Concern(_UNREADABLE, is_read=False)
-    return _Concern(str(params.get("collection") or params.get("name") or ""), kind.is_read)

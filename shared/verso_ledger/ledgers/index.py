@@ -42,19 +42,24 @@ class LedgerIndex:
             CollectionUnknown: none has it.
             LedgerUnavailable: none that answers has it, and one does not answer.
         """
-        error: LedgerUnavailable | None = None
-        left = False
-        for ledger in self._ledgers.values():
-            try:
-                if name not in ledger.documents.collections():
+        for _ in range(2):  # it may come to one that was asked, and leave another that was not yet
+            error: LedgerUnavailable | None = None
+            moves = has_left = False
+            for ledger in self._ledgers.values():
+                try:
+                    left = ledger.moves.has_left(name)
+                    listed = name in ledger.documents.collections()
+                except LedgerUnavailable as exc:
+                    error = exc
                     continue
-                if not ledger.moves.has_left(name):
+                if listed and not left:
                     return ledger
-                left = True
-            except LedgerUnavailable as exc:
-                error = exc
-        if error is not None:
-            raise error
-        if left:
-            raise CollectionBusy(f"{name!r} is being moved to another ledger")
+                moves = moves or listed
+                has_left = has_left or left
+            if error is not None:
+                raise error
+            if moves:
+                raise CollectionBusy(f"{name!r} is being moved to another ledger")
+            if not has_left:
+                break
         raise CollectionUnknown(f"no collection {name!r}")

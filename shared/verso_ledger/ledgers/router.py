@@ -7,7 +7,8 @@
    on the ledger with the most free memory.
 4. Jobs without a collection are spread over the ledgers that answer.
 5. While a collection moves, its ledger refuses writes for some seconds; once it has moved, all. Who
-   is refused reads the lists again, and asks again (:meth:`Ledgers.while_moving`).
+   is refused waits until the lists say that it is served, and asks again; all who wait read them
+   together (:meth:`Ledgers.while_moving`).
 
 A ledger that did not answer is **away** until it answers a question that is asked once a second.
 Only what needs that ledger waits for it. With one ledger nothing of this costs anything.
@@ -20,7 +21,7 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -68,6 +69,7 @@ class Ledgers:
         self._turns = itertools.count()
         self._servers: dict[str, Server] = {}
         self._asked_at = -_SERVER_S
+        self._reading: asyncio.Task[None] | None = None
 
     @classmethod
     def connect(
@@ -101,10 +103,10 @@ class Ledgers:
 
     async def close(self) -> None:
         """End the subscriptions and close the connections."""
-        probes = list(self._away.values())
-        for task in probes:
+        tasks = [*self._away.values(), *([] if self._reading is None else [self._reading])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*probes, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(one.close() for one in self.all), return_exceptions=True)
 
     def release(self) -> None:
@@ -186,8 +188,14 @@ class Ledgers:
             return await self.of_collection(job.collection)
         return self.home if job.kind in _AT_HOME else self._next(job)
 
-    async def while_moving(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def while_moving(
+        self, ask: Callable[[], Awaitable[T]], *, names: Iterable[str] = ()
+    ) -> T:
         """Return what is asked for; ask again while a collection moves to another ledger.
+
+        Args:
+            ask: is told that a collection is busy.
+            names: of the collections that it concerns.
 
         Raises:
             CollectionBusy: it did not end in time.
@@ -199,8 +207,34 @@ class Ledgers:
             except CollectionBusy:
                 if not self.several or time.monotonic() >= until:
                     raise
-            await asyncio.sleep(_AGAIN_S)
+            await self.await_served(names, until=until)
+
+    async def await_served(self, names: Iterable[str], *, until: float) -> None:
+        """Wait a moment, and until no ledger lists that writes of some collections wait.
+
+        However many wait, the lists are read ten times a second at most.
+
+        Args:
+            names: of the collections.
+            until: waits so long at most, seconds of the monotonic clock.
+        """
+        while True:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read_again())
+            await asyncio.shield(self._reading)
+            if time.monotonic() >= until or not self._fenced.intersection(names):
+                return
+
+    async def _read_again(self) -> None:
+        await asyncio.sleep(_AGAIN_S)
+        with suppress(LedgerUnavailable):  # who asks next is told
             await self.collections()
+
+    @property
+    def _fenced(self) -> set[str]:
+        """The collections whose writes wait, as read last from the ledgers that answer."""
+        held = (row for name, row in self._held.items() if name not in self._away)
+        return {name for listed in held for name in listed.fenced}
 
     async def at(self, name: str, ask: Callable[[AsyncLedger], Awaitable[T]]) -> T:
         """Return what the ledger of a collection answers, wherever the collection moves meanwhile.
@@ -212,16 +246,16 @@ class Ledgers:
         async def at_its_ledger() -> T:
             return await ask(await self.of_collection(name))
 
-        return await self.while_moving(at_its_ledger)
+        return await self.while_moving(at_its_ledger, names=[name])
 
-    async def roomiest(self, *, but: str) -> AsyncLedger:
-        """Return the ledger with the most free memory that a collection of another may move to.
+    async def room(self, *, but: str) -> dict[str, int]:
+        """Return the free memory of each ledger that collections of another may move to, bytes.
 
         Raises:
             LedgerUnavailable: there is none.
         """
         await self.collections()
-        return await self._roomiest(but=but)
+        return await self._free(but=but)
 
     def stays_home(self, name: str) -> bool:
         """Whether a collection is always on the home ledger."""
@@ -328,12 +362,18 @@ class Ledgers:
             self._asked_at = time.monotonic()
         return self._servers
 
-    async def _roomiest(self, *, but: str | None = None) -> AsyncLedger:
+    async def _roomiest(self) -> AsyncLedger:
         """Return the ledger with the most free memory of those that new collections may go to.
 
         Raises:
             LedgerUnavailable: there is none.
         """
+        free = await self._free()
+        most = max(free.values())
+        alike = [name for name, left in free.items() if left >= most * _LIKE]
+        return self._all[min(alike, key=self.holds)]
+
+    async def _free(self, *, but: str | None = None) -> dict[str, int]:
         free = {
             name: max(0, server.memory_limit_bytes - server.memory_bytes)
             for name, server in (await self.servers()).items()
@@ -341,9 +381,7 @@ class Ledgers:
         }
         if not free:
             raise LedgerUnavailable("every ledger is away or draining")
-        most = max(free.values())
-        alike = [name for name, left in free.items() if left >= most * _LIKE]
-        return self._all[min(alike, key=self.holds)]
+        return free
 
     def _next(self, job: NewJob) -> AsyncLedger:
         """Return a ledger for a job without a collection; the same one for the same key.

@@ -9,13 +9,24 @@ local LONG, VERIFIED = 8, 16
 local function born(uid) return uid and string.match(uid, '^%d+') end
 
 local followed = {} -- uid -> whether its changes are noted
+-- Whether a collection is being copied to another ledger.
+local function follows(uid)
+  if followed[uid] == nil then followed[uid] = redis.call('SISMEMBER', K.tracked, uid) == 1 end
+  return followed[uid]
+end
+
+local mark
+-- The number of what this step changes: greater than those of all steps before.
+local function new_mark()
+  mark = mark or redis.call('HINCRBY', K.totals, 'marks', 1)
+  return mark
+end
+
 -- Notes that a bucket (d:bucket) or a segment (s:stream:first) of a collection has changed, where the collection is
 -- being copied to another ledger.
 local function touch(uid, unit)
   uid = born(uid)
-  if followed[uid] == nil then followed[uid] = redis.call('SISMEMBER', K.tracked, uid) == 1 end
-  if not followed[uid] then return end
-  redis.call('ZADD', K.marks .. uid, redis.call('HINCRBY', K.totals, 'marks', 1), unit) -- never the same again
+  if follows(uid) then redis.call('ZADD', K.marks .. uid, new_mark(), unit) end
 end
 
 local function entry_seq(entry)

@@ -1,6 +1,6 @@
--- Returns a hash of what each key holds, '' of one that is not there. ARGV: keys. Equal for equal contents, however a
--- server keeps them: members of hashes and sets have no order.
-local LARGE = 10000 -- members of a set: more of them would keep all others waiting
+-- Returns a hash of what each key holds, '' of one that is not there. ARGV: for each its name, and of lists and sorted
+-- sets the ranks of the first and last element. Equal for equal contents, however a server keeps them: members of hashes
+-- and sets have no order.
 
 local function row(first, second)
   return #first .. ':' .. first .. (second and #second .. ':' .. second or '')
@@ -18,20 +18,12 @@ local function in_any_order(rows, width)
   return redis.sha1hex(table.concat(hashes))
 end
 
--- The sets of a collection are identities. They only grow, and are copied whole, with the server's checksum: one of
--- the same size as before is the same.
-local function of_set(key)
-  local size = redis.call('SCARD', key)
-  if size > LARGE then return 'set of ' .. size end
-  return in_any_order(redis.call('SMEMBERS', key), 1)
-end
-
 local readers = {
   string = function(key) return redis.sha1hex(redis.call('GET', key)) end,
   hash = function(key) return in_any_order(redis.call('HGETALL', key), 2) end,
-  set = of_set,
-  zset = function(key) return in_order(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')) end,
-  list = function(key) return in_order(redis.call('LRANGE', key, 0, -1)) end,
+  set = function(key) return in_any_order(redis.call('SMEMBERS', key), 1) end,
+  zset = function(key, first, last) return in_order(redis.call('ZRANGE', key, first, last, 'WITHSCORES')) end,
+  list = function(key, first, last) return in_order(redis.call('LRANGE', key, first, last)) end,
   stream = function(key)
     local rows = {}
     for i, one in ipairs(redis.call('XRANGE', key, '-', '+')) do rows[i] = row(one[1], in_order(one[2])) end
@@ -40,8 +32,8 @@ local readers = {
 }
 
 local found = {}
-for i, key in ipairs(ARGV) do
-  local read = readers[redis.call('TYPE', key).ok]
-  found[i] = read and read(key) or ''
+for i = 1, #ARGV, 3 do
+  local read = readers[redis.call('TYPE', ARGV[i]).ok]
+  found[#found + 1] = read and read(ARGV[i], ARGV[i + 1], ARGV[i + 2]) or ''
 end
 return found

@@ -1,6 +1,6 @@
--- Writes keys of a collection that is copied to this ledger, if the caller is the one that may. ARGV: own name, uid,
--- number of the caller, number of the call (each has a greater one than those before), then for each key: its name, for how long in ms (0 always), what DUMP gave ('' removes it).
--- Returns done, or stale.
+-- Writes to a collection that is copied to this ledger, if the caller is the one that may. ARGV: own name, uid, number
+-- of the caller, number of the call (each has a greater one than those before), then the commands: name, how many
+-- arguments it has, and they. Returns done, or stale.
 if read_only() then return 'stale' end
 local uid, number, last = string.match(redis.call('HGET', K.receiving, ARGV[1]) or '', '^(%d+) (%d+) (%d+)$')
 if uid ~= ARGV[2] or number ~= ARGV[3] then return 'stale' end
@@ -9,11 +9,10 @@ local serial = tonumber(ARGV[4])
 if serial < tonumber(last) then return 'stale' end
 if serial == tonumber(last) then return 'done' end
 redis.call('HSET', K.receiving, ARGV[1], uid .. ' ' .. number .. ' ' .. ARGV[4])
-for i = 5, #ARGV, 3 do
-  if ARGV[i + 2] == '' then
-    redis.call('UNLINK', ARGV[i])
-  else
-    redis.call('RESTORE', ARGV[i], ARGV[i + 1], ARGV[i + 2], 'REPLACE')
-  end
+local at = 5
+while at <= #ARGV do
+  local last_at = at + 1 + tonumber(ARGV[at + 1])
+  redis.call(ARGV[at], unpack(ARGV, at + 2, last_at))
+  at = last_at + 1
 end
 return 'done'

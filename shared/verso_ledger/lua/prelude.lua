@@ -142,13 +142,16 @@ end
 
 -- Whether a collection of this ledger takes no such work now, as it moves to another ledger or has moved. The field is
 -- n: and the name as users know it, for what is accepted, or o: and the own name, for what is stored. Writes are
--- accepted again when the time of the move is over, unless the collection has moved by then.
+-- accepted again when the time of the move is over, unless the collection has moved by then: the first one ends it for
+-- good, so that the move does not go on past it if the clock is set back.
 local function shut(field, writes)
   local state = redis.call('HGET', K.shut, field)
   if not state then return false end
   local till = tonumber(string.match(state, '^%a (%d+)$'))
   if not till then return true end
-  return writes and till > now
+  if not writes or till > now then return writes end
+  redis.call('HDEL', K.shut, field)
+  return false
 end
 
 -- Work that changes what is stored; all else only reads.
@@ -363,33 +366,4 @@ local function numbered(sid, s)
   redis.call('HSET', K.slice .. sid, 'seq', string.format('%.0f', listed))
   s.seq = listed
   return true
-end
-
--- Hashes of identities of log records, as ARGV lists them from `at` on: seconds that they are remembered, count of
--- collections; for each: name as users know it, count, hashes. Calls `f` with the sets of the collection, this
--- period's and the one before, and each hash. A collection that is not there has none.
-local function each_identity(at, f)
-  local period_s = tonumber(ARGV[at])
-  local period = math.floor(now / 1000 / period_s)
-  local n = at + 2
-  for _ = 1, tonumber(ARGV[at + 1]) do
-    local uid = redis.call('HGET', K.uids, redis.call('HGET', K.aliases, ARGV[n]) or ARGV[n])
-    uid = uid and string.match(uid, '^%d+') -- the same on both sides of a migration
-    local sets = uid and {
-      K.identities .. uid .. ':' .. period, K.identities .. uid .. ':' .. (period - 1), 2 * period_s,
-    }
-    for i = n + 2, n + 1 + tonumber(ARGV[n + 1]) do f(sets, ARGV[i]) end
-    n = n + 2 + tonumber(ARGV[n + 1])
-  end
-end
-
-local function is_known(sets, hash)
-  return sets and (redis.call('SISMEMBER', sets[1], hash) == 1 or redis.call('SISMEMBER', sets[2], hash) == 1)
-end
-
-local function remember(sets, hash)
-  if not sets then return end
-  if redis.call('SADD', sets[1], hash) == 1 and redis.call('TTL', sets[1]) < 0 then
-    redis.call('EXPIRE', sets[1], sets[3])
-  end
 end

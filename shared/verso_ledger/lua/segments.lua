@@ -61,6 +61,65 @@ local function put_segments(at, count)
   end
 end
 
+-- Lists a span of time for which a collection has identities or positions, before the first of them is written; spans
+-- that have expired leave the list. The keys of those that an earlier version wrote are found by a look through all keys,
+-- for as long as there may be any.
+local function list_span(uid, kind, period)
+  local name, span = K.spans .. uid, kind .. ':' .. period
+  if redis.call('SISMEMBER', name, span) == 1 then return end
+  for _, old in ipairs(redis.call('SMEMBERS', name)) do
+    local its_kind, its_period = string.match(old, '^(%a+):(%d+)$')
+    if redis.call('EXISTS', K[its_kind] .. uid .. ':' .. its_period) == 0 then redis.call('SREM', name, old) end
+  end
+  redis.call('SADD', name, span)
+  redis.call('HSETNX', K.totals, 'spans_since', now)
+end
+
+-- Notes an identity or the position of a source that is new, where the collection is being copied to another ledger. If
+-- nobody copies them for so long that they are many, it notes only that all must be copied again.
+local function note_new(uid, span, member)
+  local name = K.fresh .. uid
+  if not follows(uid) or redis.call('ZSCORE', name, 'all') then return end
+  if redis.call('ZCARD', name) < P.max_fresh then
+    redis.call('ZADD', name, new_mark(), span .. ' ' .. member)
+  else
+    redis.call('UNLINK', name)
+    redis.call('ZADD', name, new_mark(), 'all')
+  end
+end
+
+-- Hashes of identities of log records, as ARGV lists them from `at` on: seconds that they are remembered, count of
+-- collections; for each: name as users know it, count, hashes. Calls `f` with the sets of the collection, this
+-- period's and the one before, and each hash. A collection that is not there has none.
+local function each_identity(at, f)
+  local period_s = tonumber(ARGV[at])
+  local period = math.floor(now / 1000 / period_s)
+  local n = at + 2
+  for _ = 1, tonumber(ARGV[at + 1]) do
+    local uid = redis.call('HGET', K.uids, redis.call('HGET', K.aliases, ARGV[n]) or ARGV[n])
+    uid = uid and string.match(uid, '^%d+') -- the same on both sides of a migration
+    local sets = uid and {
+      K.identities .. uid .. ':' .. period, K.identities .. uid .. ':' .. (period - 1), 2 * period_s,
+      uid = uid, period = period,
+    }
+    for i = n + 2, n + 1 + tonumber(ARGV[n + 1]) do f(sets, ARGV[i]) end
+    n = n + 2 + tonumber(ARGV[n + 1])
+  end
+end
+
+local function is_known(sets, hash)
+  return sets and (redis.call('SISMEMBER', sets[1], hash) == 1 or redis.call('SISMEMBER', sets[2], hash) == 1)
+end
+
+local function remember(sets, hash)
+  if not sets then return end
+  if not sets.listed then list_span(sets.uid, 'identities', sets.period) end
+  sets.listed = true
+  if redis.call('SADD', sets[1], hash) == 0 then return end
+  if redis.call('TTL', sets[1]) < 0 then redis.call('EXPIRE', sets[1], sets[3]) end
+  note_new(sets.uid, 'identities:' .. sets.period, hash)
+end
+
 -- Where a source of lines stands: in this period's hash, or the one before. A hash goes a period after its end.
 local function source_position(uid, source)
   local period = math.floor(now / 1000 / P.position_s)
@@ -68,7 +127,9 @@ local function source_position(uid, source)
   local at = redis.call('HGET', name, source)
     or redis.call('HGET', K.positions .. uid .. ':' .. (period - 1), source)
   local function move(to)
+    list_span(uid, 'positions', period)
     redis.call('HSET', name, source, to)
+    note_new(uid, 'positions:' .. period, source)
     if redis.call('TTL', name) < 0 then redis.call('EXPIRE', name, 2 * P.position_s) end
   end
   return { at = at, move = move }
@@ -108,6 +169,7 @@ local function sweep_segments(own_uid, n)
     redis.call('ZREM', K.segments .. uid, member)
   end
   if #members == n then return true end
-  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid, K.arrivals .. uid)
+  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid, K.arrivals .. uid,
+    K.spans .. uid)
   return false
 end

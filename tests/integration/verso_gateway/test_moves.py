@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -236,6 +236,36 @@ def test_a_drained_ledger_is_left(servers: dict[str, ValkeyServer], start_gatewa
                 time.sleep(0.1)
         assert (home["collections"], other["collections"], home["draining"]) == (0, 1, True)
         world.check()
+
+
+def test_collections_of_a_drained_ledger_are_spread_and_one_that_stays_keeps_no_other(
+    servers: dict[str, ValkeyServer],
+    valkey_server: Callable[..., ValkeyServer],
+    start_gateway: START,
+) -> None:
+    third = valkey_server(appendfsync="everysec")
+    with gateways(servers, start_gateway, kind=CollectionKind.DOCUMENTS) as (world, _):
+        home = world.ledgers["home"]
+        made = home.documents.collections()[NAME]
+        client = home.moves.scripts.client
+        for name in ("a", "large", "larger"):
+            home.documents.collection_put(made.model_copy(update={"name": name}))
+        for name, size in (("large", 4), ("larger", 5)):  # as if they held so much
+            uid = cast("bytes", client.hget("verso:uids", name)).decode()
+            client.hset(f"verso:counts:{uid}", "bytes_entries", size << 30)
+        migration = '{"stage": "copy", "source": "a", "target": "a", "old_removed": false}'
+        client.hset("verso:migrations", "a", migration)
+        ledgers = f"b={servers['b'].url} c={third.url}"
+        platform = start_gateway(servers["home"].url, ledgers=ledgers).client
+        answer = platform.patch("/v1/ledgers/home", json={"draining": True, "move": True})
+        assert (answer.status_code, answer.json()["code"]) == (409, "migration_refused")
+        assert "'a'" in answer.json()["detail"]
+        moves = home.moves.all()
+        assert set(moves) == {NAME, "large", "larger"}
+        assert {moves["large"].target, moves["larger"].target} == {"b", "c"}
+        again = platform.patch("/v1/ledgers/home", json={"draining": True, "move": True})
+        assert again.status_code == 409
+        assert home.moves.all() == moves
 
 
 def test_moves_that_cannot_be_are_refused(

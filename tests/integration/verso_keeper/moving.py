@@ -23,6 +23,7 @@ from verso_keeper.mover import Mover
 from verso_ledger import Commit, DocumentDelete, DocumentWrite, Lease, Ledger, NewJob, Phase, Policy
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
+from verso_ledger.models import Moved
 
 NAME = "c"
 LABELS = {"host": "a"}
@@ -45,6 +46,7 @@ class World:
         lines: that were accepted.
         gone: lines that were deleted.
         identities: of records that were accepted.
+        position: how far the source of lines was read.
         refused: writes that no ledger took.
         now: the keepers' clock, seconds.
     """
@@ -56,6 +58,7 @@ class World:
     lines: Counter[bytes] = field(default_factory=Counter)
     gone: set[bytes] = field(default_factory=set)
     identities: list[bytes] = field(default_factory=list)
+    position: int = 0
     refused: int = 0
     now: float = 1_000_000.0
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -144,11 +147,14 @@ class World:
 
         def accept(ledger: Ledger) -> None:
             place = ledger.logs.reserve(NAME, LABELS, len(lines))
-            ledger.jobs.accept(self.lines_job(place, lines, identity))
+            # it is refused if the ledger does not know how far the source was read before
+            moved = Moved(place.uid, b"file", self.position, self.position + len(lines))
+            ledger.jobs.accept(replace(self.lines_job(place, lines, identity), moved=moved))
 
         if self._accept(accept):
             self.lines.update(lines)
             self.identities.append(identity)
+            self.position += len(lines)
 
     @staticmethod
     def lines_job(place: Reserved, lines: list[bytes], identity: bytes) -> NewJob:
@@ -192,11 +198,15 @@ class World:
         return NAME in ledger.documents.collections()
 
     def holder(self) -> Ledger:
-        """Return the ledger that has the collection now."""
+        """Return the ledger that has the collection now.
+
+        Raises:
+            CollectionBusy: it is between two.
+        """
         for ledger in self.ledgers.values():
             if self.listed(ledger) and not ledger.moves.has_left(NAME):
                 return ledger
-        raise AssertionError("no ledger has the collection")
+        raise CollectionBusy("no ledger has the collection")
 
     # workers
 
@@ -325,6 +335,14 @@ class World:
             found.update(lines[1 if gone else 0 :])
         assert found == Counter({one: n for one, n in self.lines.items() if one not in self.gone})
         assert state.lines == sum(self.lines.values())
+        client = ledger.moves.scripts.client
+        known = {
+            identity
+            for span in ledger.moves.spans(state.uid)
+            if span.startswith("identities:")
+            for identity in client.smembers(key(*span.replace(":", f":{state.uid}:").split(":")))
+        }
+        assert known.issuperset(self.identities)
         ends = [place.end for place in places]
         assert len(set(where)) == len(where)
         if ends:
@@ -374,6 +392,7 @@ class _Crashing:
         self._before = before
         self.client = scripts.client
         self.replicas = scripts.replicas
+        self.policy = scripts.policy
 
     def run(self, step: str, args: Any) -> Any:
         self._seen.append(step)

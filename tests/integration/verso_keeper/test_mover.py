@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,10 +26,13 @@ from verso_core.record import Entry, Part
 from verso_keeper.retention import Retention
 from verso_ledger import Commit, DocumentWrite, Ledger
 from verso_ledger.codec.scalars import Arg
-from verso_ledger.collections.copying import CollectionCopy, CopyRefused
+from verso_ledger.collections import copying
+from verso_ledger.collections.copying import CollectionCopy
+from verso_ledger.collections.paging import CopiedKey, CopyRefused, PagedCopy
 from verso_ledger.connection import connect
+from verso_ledger.keys import key
 from verso_ledger.ledgers.index import LedgerIndex
-from verso_ledger.models import IdentityKnown
+from verso_ledger.models import IdentityKnown, Moved
 
 KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
 
@@ -387,14 +391,14 @@ def test_a_keeper_that_was_followed_writes_nothing_more(world: Callable[..., Wor
     assert other.take(after, seq=home.seq()) == move.target_uid
     assert other.take(move, seq=home.seq()) == "stale"
     with pytest.raises(CopyRefused):
-        late.units(1)
+        late.some(1)
     assert late.left() == 1
     here.now += 60.0
     run_to_end(here, "home", acts=0)
     home.scripts.client.zadd("verso:marks:" + move.uid, {"d:0": 1})
     for number in (move.number, move.number + 1, move.number + 2):
         with pytest.raises(CopyRefused):
-            CollectionCopy(home, other, move.model_copy(update={"number": number})).units(1)
+            CollectionCopy(home, other, move.model_copy(update={"number": number})).some(1)
     here.check()
 
 
@@ -405,16 +409,20 @@ def test_a_call_that_comes_a_second_time_late_undoes_nothing(world: Callable[...
     home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
     move = home.all()[NAME]
     client = other.scripts.client
+
+    def restore(dumped: bytes) -> list[Arg]:
+        return ["RESTORE", 4, "there", 0, dumped, "REPLACE"]
+
     client.set("here", "old")
     old = cast("bytes", client.dump("here"))
     client.set("here", "new")
     new = cast("bytes", client.dump("here"))
     args: list[Arg] = [move.own, move.target_uid, move.number]
     number = 1 << 40  # later than all of this process
-    assert other.scripts.run("move_put", [*args, number, "there", 0, old]) == b"done"
-    assert other.scripts.run("move_put", [*args, number + 1, "there", 0, new]) == b"done"
-    assert other.scripts.run("move_put", [*args, number, "there", 0, old]) == b"stale"
-    assert other.scripts.run("move_put", [*args, number + 1, "there", 0, old]) == b"done"
+    assert other.scripts.run("move_put", [*args, number, *restore(old)]) == b"done"
+    assert other.scripts.run("move_put", [*args, number + 1, *restore(new)]) == b"done"
+    assert other.scripts.run("move_put", [*args, number, *restore(old)]) == b"stale"
+    assert other.scripts.run("move_put", [*args, number + 1, *restore(old)]) == b"done"
     assert client.get("there") == b"new"
 
 
@@ -436,9 +444,9 @@ def test_a_mark_is_never_the_same_again(world: Callable[..., World]) -> None:
         return unit, f"{mark:.0f}"
 
     first = marked()
-    assert home.moves.scripts.run("move_unmark", [uid, *first]) == 0
+    assert home.moves.scripts.run("move_unmark", ["marks", uid, *first]) == 0
     assert marked() != first
-    assert home.moves.scripts.run("move_unmark", [uid, *first]) == 1
+    assert home.moves.scripts.run("move_unmark", ["marks", uid, *first]) == 1
 
 
 def test_reads_that_are_always_open_hold_no_move_up(world: Callable[..., World]) -> None:
@@ -612,22 +620,21 @@ def test_the_duties_of_the_old_ledger_go_on_past_a_collection_that_has_moved(
 
 
 def test_contents_are_compared_however_a_server_keeps_them(world: Callable[..., World]) -> None:
-    """Large sets, which only grow, by their size: their members would keep all others waiting."""
     here = world()
     scripts = here.ledgers["b"].moves.scripts
     client = scripts.client
 
     def of(*names: str) -> list[bytes]:
-        return cast("list[bytes]", scripts.run("move_digests", [*names]))
+        args = [arg for name in names for arg in (name, 0, -1)]
+        return cast("list[bytes]", scripts.run("move_digests", args))
 
-    for members in (20, 12_000):
-        rows = [f"{n:016}" for n in range(members)]
-        client.sadd("one", *rows)
-        client.sadd("two", *reversed(rows))
-        first, second = of("one", "two")
-        assert first == second
-        client.srem("two", rows[7])
-        assert of("two") != [first]
+    rows = [f"{n:016}" for n in range(2000)]
+    client.sadd("one", *rows)
+    client.sadd("two", *reversed(rows))
+    first, second = of("one", "two")
+    assert first == second
+    client.srem("two", rows[7])
+    assert of("two") != [first]
     for name, order in (("h1", range(900)), ("h2", reversed(range(900)))):
         client.hset(name, mapping={str(n): "x" * n for n in order})
     client.zadd("z1", {"a": 1, "b": 2, "c": 1})
@@ -641,3 +648,332 @@ def test_contents_are_compared_however_a_server_keeps_them(world: Callable[..., 
     assert found[4] != found[5]
     assert found[6] != found[7]
     assert found[8] == b""
+
+
+def set_clock_forward(here: World, by_ms: int) -> None:
+    """Let the home ledger's steps see a fence as if its server's clock were set forward."""
+    client = here.ledgers["home"].moves.scripts.client
+    shut = cast("dict[bytes, bytes]", client.hgetall("verso:shut"))
+    for name, state in shut.items():
+        stage, till = state.split()
+        client.hset("verso:shut", name, b"%s %d" % (stage, int(till) - by_ms))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_while_the_clock_is_set_forward_ends_the_fence(
+    world: Callable[..., World], kind: CollectionKind
+) -> None:
+    """Set back again, the move does not go on as if nothing had been accepted."""
+    here = world(kind=kind)
+    home = here.ledgers["home"]
+    begin(here, "home", "b")
+    moves = home.moves
+
+    def behind_the_fence() -> Move:
+        seen = moves.all()[NAME]
+        fenced = seen.model_copy(update={"stage": MoveStage.FENCE})
+        assert moves.step(seen, fenced, "fence", with_=60_000)
+        return fenced
+
+    move = behind_the_fence()
+    for _ in range(2):  # without a write, the fence holds through the jump
+        set_clock_forward(here, 120_000)
+        set_clock_forward(here, -120_000)
+    assert moves.step(move, move, "close", with_=60_000)
+    assert moves.step(move, move, "open")
+    move = behind_the_fence()
+    set_clock_forward(here, 120_000)
+    here.write()
+    assert here.refused == 0
+    set_clock_forward(here, -120_000)
+    assert not moves.step(move, move, "close", with_=60_000)
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_a_commit_while_the_clock_is_set_forward_keeps_the_collection_from_switching(
+    world: Callable[..., World],
+) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    home.jobs.accept(here.job(b"late", "d1"))
+    here.texts["d1"] = b"late"
+    (lease,) = home.leases.claim(Queue.BULK, owner="w")
+    begin(here, "home", "b")
+    move = home.moves.all()[NAME]
+    fenced = move.model_copy(update={"stage": MoveStage.FENCE})
+    assert home.moves.step(move, fenced, "fence", with_=60_000)
+    assert home.moves.step(fenced, fenced, "close", with_=60_000)
+    set_clock_forward(here, 120_000)
+    write = DocumentWrite(NAME, "d1", entry_of(lease.seq, b"late"))
+    done = home.leases.commit(lease, b"r", ok=1, errors=0, documents=[write], verify_delay_s=0)
+    assert done is Commit.DONE
+    set_clock_forward(here, -120_000)
+    assert not home.moves.step(fenced, fenced, "switch", with_="gone b")
+    here.now += 60.0
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_only_what_was_open_at_the_fence_is_waited_for(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    slices = home.moves.open_slices
+    first = home.jobs.accept(here.job(b"one", "d1"))
+    home.jobs.accept(here.job(b"two", "d2"))
+    home.jobs.accept(here.job(b"", "d1", kind=Kind.RECONSTRUCT))
+    found = slices.of(NAME)
+    assert (len(found.slices), found.dead) == (2, 0)
+    assert len(slices.of(NAME, reads=True).slices) == 3
+    assert slices.of("another").slices == frozenset()
+    home.jobs.cancel(first.job_id)
+    assert len(slices.of_these(found.slices).slices) == 1
+    (lease,) = home.leases.claim(Queue.BULK, owner="w")
+    assert len(slices.of_these(found.slices).slices) == 1
+    home.leases.fail(lease, CollectionUnknown("a fault"))
+    assert slices.of_these(found.slices).dead == 1
+    home.jobs.replay(lease.job_id)
+    home.jobs.cancel(lease.job_id)  # as the runbook says of one that nobody can process
+    assert slices.of(NAME).slices == frozenset()
+
+
+def test_identities_and_positions_are_copied_while_they_come(world: Callable[..., World]) -> None:
+    here = world(kind=CollectionKind.LOGS)
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    before = [b"before %9d" % n for n in range(5000)]
+    uid = home.logs.state(NAME).uid
+    place = home.logs.reserve(NAME, LABELS, 1)
+    job = here.lines_job(place, [b"first"], before[0])
+    job = replace(job, identities={NAME: before}, moved=Moved(uid, b"file", 0, 10))
+    home.jobs.accept(job)
+    here.lines[b"first"] += 1
+    begin(here, "home", "b")
+
+    def accept_more(_: float) -> None:
+        here.settle()
+
+    mover = here.mover("home", sleep=accept_more)
+    moved_to = 10
+    for n in range(40):
+        state = home.moves.all()[NAME]
+        if state.stage is MoveStage.CLEAN:
+            break
+        if n < 5:
+            place = home.logs.reserve(NAME, LABELS, 1)
+            late = here.lines_job(place, [b"late %d" % n], b"late %11d" % n)
+            moved = Moved(uid, b"file", moved_to, moved_to + 10)
+            home.jobs.accept(replace(late, moved=moved))
+            here.lines[b"late %d" % n] += 1
+            moved_to += 10
+            before.append(b"late %11d" % n)
+        mover.step()
+        here.now += 60.0
+    run_to_end(here, "home", acts=0)
+    spans = other.moves.spans(other.logs.state(NAME).uid)
+    assert {span.partition(":")[0] for span in spans} == {"identities", "positions"}
+    client = other.moves.scripts.client
+    to = other.logs.state(NAME).uid
+    for span in spans:
+        kind, _, period = span.partition(":")
+        assert client.pttl(key(kind, to, period)) > 0
+        if kind == "identities":
+            assert client.smembers(key(kind, to, period)) == set(before)
+        else:
+            assert client.hgetall(key(kind, to, period)) == {b"file": b"%d" % moved_to}
+    here.check()
+
+
+def test_too_many_new_identities_are_copied_by_another_walk(
+    world: Callable[..., World],
+) -> None:
+    here = world(kind=CollectionKind.LOGS)
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    begin(here, "home", "b")
+    for first in range(0, 120_000, 4000):
+        place = home.logs.reserve(NAME, LABELS, 1)
+        job = here.lines_job(place, [b"line %d" % first], b"")
+        hashes = [b"%016d" % n for n in range(first, first + 4000)]
+        home.jobs.accept(replace(job, identities={NAME: hashes}))
+        here.lines[b"line %d" % first] += 1
+    client = home.moves.scripts.client
+    uid = home.logs.state(NAME).uid
+    assert client.zrange(key("fresh", uid), 0, -1) == [b"all"]
+    moved = run_to_end(here, "home", acts=0)
+    assert (moved.stage, moved.walks) == (MoveStage.DONE, 2)
+    to = other.logs.state(NAME).uid
+    sizes = [
+        client.scard(key("identities", to, span.partition(":")[2]))
+        for client in [other.moves.scripts.client]
+        for span in other.moves.spans(to)
+    ]
+    assert sum(sizes) == 120_000
+    here.check()
+
+
+def test_spans_of_an_earlier_version_are_found(world: Callable[..., World]) -> None:
+    here = world(kind=CollectionKind.LOGS)
+    home = here.ledgers["home"]
+    here.act(30)
+    uid = home.logs.state(NAME).uid
+    client = home.moves.scripts.client
+    listed = home.moves.spans(uid)
+    assert listed
+    client.delete(key("spans", uid))
+    client.hdel(key("totals"), "spans_since")
+    assert home.moves.spans(uid) == set()
+    begin(here, "home", "b")
+    run_to_end(here, "home", acts=0)
+    other = here.ledgers["b"]
+    to = other.logs.state(NAME).uid
+    for span in listed:
+        kind, _, period = span.partition(":")
+        assert other.moves.scripts.client.exists(key(kind, to, period))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_key_is_copied_in_pages_whatever_differs(
+    world: Callable[..., World], seed: int
+) -> None:
+    here = world()
+    begin(here, "home", "b")
+    home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
+    move = home.all()[NAME]
+    uid = other.take(move, seq=home.seq())
+    copy = CollectionCopy(home, other, move.model_copy(update={"target_uid": uid}))
+    paged = PagedCopy(home, other, copy._write)
+    mine, theirs = home.scripts.client, other.scripts.client
+    draw = here.draw
+    draw.seed(seed)
+
+    def fill(client: Any, size: int) -> None:
+        rows = [b"%08d" % draw.randrange(9000) for _ in range(size)]
+        client.hset("h", mapping={row: b"v%d" % draw.randrange(3) for row in rows})
+        client.sadd("s", *rows)
+        client.zadd("z", {row: draw.randrange(3) + 2.0**52 for row in rows})
+        client.rpush("l", *rows)
+
+    fill(mine, 5000)
+    fill(theirs, draw.choice((1, 3000, 8000)))
+    for name, kind in (("h", b"hash"), ("s", b"set"), ("z", b"zset"), ("l", b"list")):
+        one = CopiedKey(name, name)
+        assert paged.copy(one, kind)
+        assert home.scripts.run("move_digests", [name, 0, -1]) == other.scripts.run(
+            "move_digests", [name, 0, -1]
+        )
+        written = copy.new_bytes()
+        assert written > 0
+        assert paged.copy(one, kind)
+        assert copy.new_bytes() == 0
+    for client, name in ((mine, "none"), (theirs, "more")):
+        client.hset(name, "f", "v")
+    assert paged.copy(CopiedKey("none", "more"), b"hash")
+    assert theirs.hgetall("more") == {b"f": b"v"}
+
+
+def test_a_collection_of_large_keys_moves(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every key that has members is copied in pages."""
+    monkeypatch.setattr(copying, "LARGE_BYTES", 1)
+    for kind in KINDS:
+        here = world(kind=kind)
+        here.act(60)
+        for source, target in (("home", "b"), ("b", "home")):
+            begin(here, source, target)
+            assert run_to_end(here, source).stage is MoveStage.DONE
+            here.check()
+        here.close()
+
+
+def test_a_batch_has_as_many_units_as_its_bytes_allow(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = world(buckets=8)
+    here.act(60)
+    here.settle()
+    begin(here, "home", "b")
+    home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
+    move = home.all()[NAME]
+    uid = other.take(move, seq=home.seq())
+    copy = CollectionCopy(home, other, move.model_copy(update={"target_uid": uid}))
+    copy.mark_all()
+    monkeypatch.setattr(copying, "_PART_BYTES", 1)
+    run, held = other.scripts.run, []
+
+    def counted(step: str, args: Any) -> Any:
+        if step == "move_digests":
+            buckets = [name for name in args[::3] if name.startswith(key("docs"))]
+            held.append(other.scripts.client.exists(*buckets))
+        return run(step, args)
+
+    monkeypatch.setattr(other.scripts, "run", counted)
+    assert copy.some(64) == 8
+    assert copy.left() == 0
+    assert max(held) == 1 < sum(held)
+
+
+def test_a_collection_that_is_written_faster_than_it_is_copied_says_so(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = world(buckets=512)
+    home = here.ledgers["home"].moves
+    begin(here, "home", "b")
+    monkeypatch.setattr(CollectionCopy, "some", lambda *_: 0)
+    monkeypatch.setattr("verso_keeper.mover.SPEND_S", 0.0)
+    mover = here.mover("home")
+    reasons = []
+    for _ in range(4):
+        mover.step()
+        reasons.append(home.all()[NAME].reason)
+        here.now += 40.0
+    assert reasons == [None, None, MoveReason.BEHIND, MoveReason.BEHIND]
+    monkeypatch.undo()
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_what_moves_do_is_counted(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    begin(here, "home", "b")
+    here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
+    here.mover("home", sleep=lambda _: None, fence_s=0.2).step()
+    assert home.maintenance.backlog().totals["moves:fences:opened"] == 1
+    here.texts["d1"] = b"still open"
+    here.now += 60.0
+    moved = run_to_end(here, "home")
+    totals = home.maintenance.backlog().totals
+    assert totals["moves:bytes"] == moved.bytes_copied > 0
+    assert (totals["moves:fences:switched"], totals["moves:done"]) == (1, 1)
+    begin(here, "b", "home")
+    other = here.ledgers["b"].moves
+    move = other.all()[NAME]
+    assert other.step(move, move.model_copy(update={"stage": MoveStage.CANCELLED}), "open")
+    here.mover("b").step()
+    assert here.ledgers["b"].maintenance.backlog().totals["moves:cancelled"] == 1
+
+
+def test_a_collection_that_comes_while_it_is_looked_for_is_found(
+    world: Callable[..., World],
+) -> None:
+    """Home was asked before it came there, the other ledger after it had left."""
+    here = world()
+    begin(here, "home", "b")
+    run_to_end(here, "home")
+    begin(here, "b", "home")
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    index = LedgerIndex(here.ledgers)
+    listed = home.documents.collections
+
+    def before_it_came() -> Any:
+        found = listed()
+        home.documents.collections = listed  # type: ignore[method-assign]
+        run_to_end(here, "b")
+        return found
+
+    home.documents.collections = before_it_came  # type: ignore[method-assign]
+    assert index.ledger_of_collection(NAME) is home
+    assert not here.listed(other)
+    home.documents.collection_delete(NAME)
+    with pytest.raises(CollectionUnknown):
+        index.ledger_of_collection(NAME)

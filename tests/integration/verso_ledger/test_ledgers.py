@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.conftest import ValkeyServer
 
 from verso_core.errors import JobUnknown, LedgerMisnamed, LedgerUnavailable, RequestInvalid
 from verso_core.jobs import Collection, Kind
+from verso_core.jobs.moves import MoveStage
 from verso_core.settings import LedgerAddress
-from verso_ledger import Ledger, Ledgers, NewJob, WorkSubscriber
+from verso_ledger import AsyncLedger, Ledger, Ledgers, NewJob, WorkSubscriber
 from verso_ledger.connection import connect
 from verso_ledger.events.work_signals import WorkSubscribers
 from verso_ledger.ledgers import merging
@@ -309,3 +312,44 @@ def test_a_slot_hears_of_work_on_either_ledger(pair: Pair, new_job: Callable[...
     finally:
         subscribers.close()
     assert not subscribers.is_open
+
+
+def test_many_that_wait_for_a_move_read_the_lists_together(
+    pair: Pair, new_job: Callable[..., NewJob], new_collection: Callable[..., Collection]
+) -> None:
+    """And none of them asks for what it wants before its collection is served again."""
+    pair.sync["home"].documents.collection_put(new_collection("moving"))
+    moves = pair.sync["home"].moves
+    move = moves.begin("moving", "moving", "b")
+    fenced = move.model_copy(update={"stage": MoveStage.FENCE})
+    assert moves.step(move, fenced, "fence", with_=60_000)
+    client = moves.scripts.client
+    asked = 0
+
+    def calls(command: str) -> int:
+        stats: Any = client.info("commandstats")
+        return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+    async def run() -> None:
+        ledgers = pair.ledgers()
+        await ledgers.collections()
+
+        async def ask(ledger: AsyncLedger) -> str:
+            nonlocal asked
+            asked += 1
+            await ledger.accept(new_job(Kind.INGEST, collection="moving"))
+            return ledger.name
+
+        before = calls("hgetall")
+        began = time.monotonic()
+        waiting = [asyncio.create_task(ledgers.at("moving", ask)) for _ in range(50)]
+        await asyncio.sleep(1.0)
+        rounds = (time.monotonic() - began) / 0.1 + 2
+        assert asked == 50
+        assert calls("hgetall") - before <= 4 * rounds  # four hashes each
+        assert moves.step(fenced, move, "open")
+        assert await asyncio.gather(*waiting) == ["home"] * 50
+        assert asked == 100
+        await ledgers.close()
+
+    asyncio.run(run())

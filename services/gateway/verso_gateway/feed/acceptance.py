@@ -164,16 +164,17 @@ class Acceptance:
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float
     ) -> frozenset[int]:
         """Take the lines of one ledger in, as :meth:`accept` does; elsewhere if they move."""
-        left_s = max(0.0, until_s - asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        left_s = max(0.0, until_s - loop.time())
         try:
             return await self._accept(tenant, ledger, batch, hold_s=left_s)
         except CollectionBusy:
-            left_s = until_s - asyncio.get_running_loop().time()
+            left_s = until_s - loop.time()
             if left_s <= _AGAIN_S:
                 raise
-        await asyncio.sleep(_AGAIN_S)
-        await self._ledgers.collections()
-        return await self.accept(tenant, batch, hold_s=left_s - _AGAIN_S)
+        names = {collection for collection, _ in batch.streams}
+        await self._ledgers.await_served(names, until=time.monotonic() + left_s)
+        return await self.accept(tenant, batch, hold_s=max(0.0, until_s - loop.time()))
 
     async def _accept(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, hold_s: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
-from verso_core.errors import NotFound, RequestInvalid
+from verso_core.errors import CollectionBusy, MigrationRefused, NotFound, RequestInvalid
 from verso_core.jobs.job import LedgerChange, LedgerList, LedgerView
 from verso_core.jobs.moves import Move
 from verso_gateway import openapi, responses
@@ -57,21 +57,35 @@ async def change(request: Request, name: str) -> Response:
 
 
 async def _move_all(context: Context, ledger: str) -> None:
-    """Start the moves of a ledger's collections to the others.
+    """Start the moves of a ledger's collections to the others, the largest first.
+
+    Each goes to the ledger that will have the most free memory then. Those that are being moved
+    stay as they are; one that cannot move keeps no other from it.
 
     Raises:
         LedgerUnavailable: no ledger can take them.
-        MigrationRefused: one is being migrated; those before it in order move.
+        MigrationRefused: some cannot move now; the others do.
     """
     ledgers = context.ledgers
-    for name in sorted(await ledgers.collections()):
-        if ledgers.stays_home(name) or (await ledgers.of_collection(name)).name != ledger:
+    free = await ledgers.room(but=ledger)
+    leaving = next(one for one in ledgers.all if one.name == ledger)
+    moving = {one.collection for one in await leaving.moves.all() if one.running}
+    sizes = await leaving.moves.sizes()
+    refused = []
+    for name in sorted(await ledgers.collections(), key=lambda one: (-sizes.get(one, 0), one)):
+        if (await ledgers.of_collection(name)).name != ledger or name in moving:
             continue
-        target = await ledgers.roomiest(but=ledger)
-        leaving = await ledgers.of_collection(name)
-        moving = {one.collection for one in await leaving.moves.all() if one.running}
-        if name not in moving:
-            await start(context, name, target.name)
+        if ledgers.stays_home(name):
+            continue
+        target = max(free, key=free.__getitem__)
+        try:
+            await start(context, name, target)
+        except (CollectionBusy, MigrationRefused) as error:
+            refused.append(error.detail)
+        else:
+            free[target] -= sizes.get(name, 0)
+    if refused:
+        raise MigrationRefused("the others move; " + "; ".join(refused))
 
 
 async def _described(context: Context) -> LedgerList:
