@@ -17,6 +17,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.jobs import Collection, Queue
+from verso_core.jobs.moves import Move
 from verso_gateway.metrics import Metrics as GatewayMetrics
 from verso_keeper.collector import LedgerCollector
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
@@ -54,6 +55,9 @@ class QuietLedger:
     def collections(self) -> dict[str, Collection]:
         return {}
 
+    def all(self) -> dict[str, Move]:
+        return {}
+
 
 class QuietWorker:
     """A dispatcher and a store with one engine, at rest."""
@@ -76,7 +80,7 @@ def exposed() -> set[str]:
     quiet = QuietWorker()
     registry.register(ResourceMetrics(quiet, quiet, data=Path("/"), floor_mib=1))
     server = Server(append_ok=True, memory_bytes=1, memory_limit_bytes=2, clients=3)
-    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub"), QuietLedger())
+    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub", "moves"), QuietLedger())
     ledger = cast("Ledger", SimpleNamespace(**parts))
     registry.register(LedgerCollector(ledger, server=lambda: server))
     gateway = GatewayMetrics()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from prometheus_client.registry import Collector
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.fitting import GenerationStage
+from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
 _COUNTERS = (
@@ -61,6 +63,7 @@ class LedgerCollector(Collector):
             health = self._ledger.liveness.health()
             scrub = self._ledger.scrub.state()
             collections = self._ledger.documents.collections()
+            moves = list(self._ledger.moves.all().values())
             server = self._server()
         except LedgerUnavailable:
             yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=0)
@@ -69,6 +72,7 @@ class LedgerCollector(Collector):
         yield from _queues(depths)
         yield from _totals(backlog.totals)
         yield from _tables(collections)
+        yield from _moves(moves, backlog.totals)
         gauges = (_backlog(backlog), _health(health), _scrub(scrub, collections), _store(server))
         for name, meaning, value in chain.from_iterable(gauges):
             if value is not None:
@@ -164,6 +168,44 @@ def _tables(collections: Mapping[str, Collection]) -> Iterator[Metric]:
     yield tables
     size = sum(one.bytes for one in found)
     yield GaugeMetricFamily("verso_fitted_tables_bytes", "Bytes of those in the ledger", value=size)
+
+
+def _moves(moves: Sequence[Move], totals: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield how the moves of collections from this ledger stand."""
+    running = [one for one in moves if one.running]
+    stages = GaugeMetricFamily(
+        "verso_moves", "Collections that move to another ledger, by stage", labels=["phase"]
+    )
+    count = Counter(one.stage for one in running)
+    for stage in MoveStage:
+        if stage is not MoveStage.DONE:
+            stages.add_metric([stage], count[stage])
+    yield stages
+    waits = GaugeMetricFamily("verso_moves_waiting", "Those that wait, by why", labels=["reason"])
+    reasons = Counter(one.reason for one in running)
+    for reason in MoveReason:
+        waits.add_metric([reason], reasons[reason])
+    yield waits
+    left = sum(one.left for one in running)
+    yield GaugeMetricFamily("verso_move_units_left", "Units that they still copy", value=left)
+    now = time.time()
+    oldest = max((now - max(one.progressed, one.started) for one in running), default=0.0)
+    name, meaning = "verso_move_progress_age_seconds", "Since the one that waits longest went on"
+    yield GaugeMetricFamily(name, meaning, value=max(0.0, oldest))
+    ended = CounterMetricFamily("verso_moves_ended", "Moves that ended", labels=["status"])
+    for status in ("done", "cancelled"):
+        ended.add_metric([status], totals.get(f"moves:{status}", 0))
+    yield ended
+    fences = CounterMetricFamily(
+        "verso_move_fences", "Times that writes waited, by how that ended", labels=["status"]
+    )
+    for status in ("switched", "opened"):
+        fences.add_metric([status], totals.get(f"moves:fences:{status}", 0))
+    yield fences
+    fence_s = totals.get("moves:fence_ms", 0) / 1000
+    yield CounterMetricFamily("verso_move_fence_seconds", "How long they waited", value=fence_s)
+    size = totals.get("moves:bytes", 0)
+    yield CounterMetricFamily("verso_move_bytes", "Bytes copied to other ledgers", value=size)
 
 
 def _backlog(backlog: Backlog) -> list[Gauge]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Precision, Queue, TextPolicy
+from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_keeper.collector import LedgerCollector, LedgersCollector
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
@@ -31,6 +33,8 @@ class FakeLedger:
     def backlog(self) -> Backlog:
         totals = {"jobs:ingest:succeeded": 5, "crashes": 2, "stale": 1, "dead": 4}
         totals |= {"scrub:sound": 90, "scrub:damaged": 3}
+        totals |= {"moves:done": 3, "moves:fences:opened": 2, "moves:fence_ms": 4500}
+        totals |= {"moves:bytes": 1000}
         return Backlog(
             dead=4, unverified=6, unverified_bytes=70, to_drop=8, to_collect=9, totals=totals
         )
@@ -57,6 +61,28 @@ class FakeLedger:
     def collections(self) -> dict[str, Collection]:
         return {name: _collection(name) for name in "abcd"}
 
+    def all(self) -> dict[str, Move]:
+        return {
+            "a": _move("a", time.time() - 100, reason=MoveReason.DEAD_LETTERS, left=7),
+            "b": _move("b", time.time() - 9000, stage=MoveStage.DONE, ended=time.time()),
+        }
+
+
+def _move(name: str, progressed: float, **state: Any) -> Move:
+    return Move(
+        collection=name,
+        own=name,
+        uid="1",
+        buckets=16,
+        texts=False,
+        lines=False,
+        source="home",
+        target="b",
+        started=1.0,
+        progressed=progressed,
+        **state,
+    )
+
 
 def _collection(name: str) -> Collection:
     return Collection(
@@ -75,7 +101,7 @@ def _collection(name: str) -> Collection:
 
 def _scrape(ledger: FakeLedger) -> str:
     registry = CollectorRegistry()
-    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub"), ledger)
+    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub", "moves"), ledger)
     counted = cast("Ledger", SimpleNamespace(**parts))
     registry.register(LedgerCollector(counted, server=lambda: SERVER))
     return generate_latest(registry).decode()
@@ -102,9 +128,20 @@ def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
         "verso_ledger_memory_bytes 100.0",
         "verso_ledger_memory_limit_bytes 400.0",
         "verso_ledger_clients 5.0",
+        'verso_moves{phase="copy"} 1.0',
+        'verso_moves{phase="fence"} 0.0',
+        'verso_moves_waiting{reason="dead_letters"} 1.0',
+        "verso_move_units_left 7.0",
+        'verso_moves_ended_total{status="done"} 3.0',
+        'verso_moves_ended_total{status="cancelled"} 0.0',
+        'verso_move_fences_total{status="opened"} 2.0',
+        "verso_move_fence_seconds_total 4.5",
+        "verso_move_bytes_total 1000.0",
     ):
         assert line in page
     assert "verso_worker_beat_age_seconds" not in page
+    (age_s,) = re.findall(r"^verso_move_progress_age_seconds (\S+)$", page, re.MULTILINE)
+    assert 100 <= float(age_s) < 200
 
 
 def test_a_ledger_that_is_away_fails_no_scrape_and_shows_no_old_counts() -> None:
@@ -114,7 +151,7 @@ def test_a_ledger_that_is_away_fails_no_scrape_and_shows_no_old_counts() -> None
 
 def test_the_metrics_of_several_ledgers_say_whose_they_are() -> None:
     registry = CollectorRegistry()
-    names = ("documents", "liveness", "maintenance", "scrub")
+    names = ("documents", "liveness", "maintenance", "scrub", "moves")
     home, away = (
         LedgerCollector(
             cast("Ledger", SimpleNamespace(name=name, **dict.fromkeys(names, ledger))),
