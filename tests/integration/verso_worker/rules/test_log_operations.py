@@ -222,6 +222,19 @@ def test_a_stream_of_texts_becomes_records_and_nobody_has_to_say_so(logs: Stores
     assert stats(logs)["lines"]["records"] == len(texts)
 
 
+def test_lines_of_a_build_stay_lines_though_each_names_another_file(logs: Stores) -> None:
+    drawn = random.Random(2)
+    parts = ["".join(drawn.choices("etaoinshrdlu", k=6)) for _ in range(50)]
+    rows = [f"pack: copied dist/server/{a}/{b}.js.map" for a in parts for b in parts]
+    text = "".join(f"{row}\n" for row in rows).encode()
+    [found] = ingest(logs, text)
+    assert found["records"] == 0
+    assert found["shapes"] == len(rows)
+    assert raw(logs) == text
+    [best, *_] = search(logs, rows[1234].encode(), mode="hybrid", limit=3)
+    assert best["id"] == "0:1234"
+
+
 def test_metadata_of_a_record_changes_and_a_line_refuses(filled: Stores) -> None:
     [row] = listed(filled, ids=["note-1"])
     change = {"metadata": {"host": "model_store"}, "time": None}

@@ -20,7 +20,6 @@ from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.counting import LineCounts
 from verso_worker.rules.logs.grouping import LogCluster, LogProjection
-from verso_worker.rules.logs.ingest import LogIngest
 from verso_worker.rules.logs.joined.changes import JoinedChanges
 from verso_worker.rules.logs.joined.maintenance import JoinedMaintenance
 from verso_worker.rules.logs.joined.search import JoinedSearch
@@ -39,6 +38,7 @@ from verso_worker.rules.logs.query.volume import LineVolume
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
 from verso_worker.rules.logs.search import LogSearch
+from verso_worker.rules.logs.writing.ingest import LogIngest
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.orphans import OrphanCollector

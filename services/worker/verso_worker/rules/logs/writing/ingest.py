@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -46,19 +46,13 @@ from verso_worker.rules.logs.segments import (
     open_segments,
     read_times,
 )
+from verso_worker.rules.logs.writing.texts import Judge
 from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.outcome import SliceOutcome, Verdict, Write
 from verso_worker.rules.reader import Reader
 
 LONG_LINE_BYTES = 8192
 """A longer line is stored as a record."""
-JUDGED_LINES = 2048
-"""Least lines that are judged, of one request or of several: a system that boots writes a thousand
-different ones."""
-TEXT_SHARE = 0.7
-"""Share of new shapes among log lines above which they are text."""
-LINES_SHARE = 0.4
-"""Share of new shapes among texts below which they are log lines again."""
 FIT_LINES = 1024
 """Least lines that tables are fitted to."""
 FIT_AGAIN = 8
@@ -99,47 +93,6 @@ class _Payload:
         return cls(parsing.split(text + b"\n" if is_open else text), len(text), is_open)
 
 
-@dataclass(slots=True)
-class _Stream:
-    lines: int = 0
-    new: int = 0
-    is_text: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """Judges whether the lines of a stream are log lines, or text that no statement wrote.
-
-    Any number of threads may share it.
-
-    Of lines that programs write few have a shape that no line had before: of the first 512 lines of
-    fourteen systems 1 to 46 % had one, of later ones at most 27 %. Of questions, paragraphs and
-    messages of people 97 to 100 % have one (``docs/research/log-blocks.md``). A text gains nothing
-    from the lines before it, so a stream of texts is stored as records.
-    """
-
-    _streams: dict[Hashable, _Stream] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def is_text(self, stream: Hashable, *, lines: int, new: int) -> bool:
-        """Whether lines that came are text.
-
-        Args:
-            stream: whose lines they are.
-            lines: how many came.
-            new: how many different shapes they have that no line had before.
-        """
-        with self._lock:
-            seen = self._streams.setdefault(stream, _Stream())
-            seen.lines += lines
-            seen.new += new
-            if seen.lines >= JUDGED_LINES:
-                bound = LINES_SHARE if seen.is_text else TEXT_SHARE
-                seen.is_text = seen.new > bound * seen.lines
-                seen.lines = seen.new = 0
-            return seen.is_text
-
-
 @dataclass(frozen=True, slots=True)
 class LogIngest:
     """Writes lines into log collections and verifies them."""
@@ -172,12 +125,7 @@ class LogIngest:
         payload = _Payload.of(item)
         target = Destination(params.stream, item.first, self._times(payload.lines, params))
         with timings.phase("tokenize"):
-            texts = payload.lines.ends - payload.lines.begins > LONG_LINE_BYTES
-            parsed = _without(payload.lines, texts, log)
-            stream = params.uid, params.stream
-            if self._judge.is_text(stream, lines=parsed.count, new=len(parsed.new_rows)):
-                texts = np.ones(len(texts), np.bool_)
-                parsed = _without(payload.lines, texts, log)
+            texts, parsed = self._parse(payload.lines, log, params)
             known = len(log.shapes)
             parsed.number(log.number(parsed.new_rows))
         with timings.phase("store"):
@@ -231,6 +179,20 @@ class LogIngest:
         return Verdict(
             sound, rewritten, collection.name, lines=(collection.name, log.uid, item.count)
         )
+
+    def _parse(
+        self, lines: Lines, log: LogCollection, params: IngestLinesParams
+    ) -> tuple[NDArray[np.bool_], Parsed]:
+        """Return which lines are text, and the others parsed. Shape of the first: (lines,)."""
+        texts = lines.ends - lines.begins > LONG_LINE_BYTES
+        parsed = _without(lines, texts, log)
+        judged = self._judge.texts(
+            (params.uid, params.stream), parsed, log.shapes, statements=log.state.statements
+        )
+        if judged.any():
+            texts[np.flatnonzero(~texts)[judged]] = True
+            parsed = _without(lines, texts, log)
+        return texts, parsed
 
     def _open(self, collection: Collection, params: IngestLinesParams) -> LogCollection:
         log = self.store.open(collection.name, dim=collection.dim)
