@@ -16,7 +16,7 @@ are too small for 9 columns. Stored are a byte for the version, of a ribbon filt
 seed and its columns, the bits, and a CRC of two bytes.
 """
 
-# Compiled with what it imports: f5fa408460a50422
+# Compiled with what it imports: 7cab2f0dddff8c71
 
 import binascii
 import re

@@ -12,7 +12,7 @@ number is part of it where no letter or digit is before. All other bytes are the
 so that `parse` can be undone for every byte string.
 """
 
-# Compiled with what it imports: 53550a0984511b7b
+# Compiled with what it imports: 8611a0a3145a73aa
 
 import itertools
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ Dillinger et al. 2022, "Fast succinct retrieval and approximate membership using
 The table is stored column by column, each a string of bits, the lowest first.
 """
 
-# Compiled with what it imports: 6a2f9e71713248c6
+# Compiled with what it imports: 43d054e26802b453
 
 import numpy as np
 

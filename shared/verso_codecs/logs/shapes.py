@@ -186,9 +186,9 @@ class Shapes:
         """Return rows [begin, end), compressed with the rows before them as dictionary."""
         return self._packed([self.row(number) for number in range(begin, end)], begin)
 
-    def pack_rows(self, rows: Sequence[bytes]) -> bytes:
-        """Return what `pack` would of these rows, if they were appended."""
-        return self._packed(rows, len(self))
+    def pack_rows(self, rows: Sequence[bytes], *, behind: int | None = None) -> bytes:
+        """Return what `pack` would of these rows, if they came behind so many; None: behind all."""
+        return self._packed(rows, len(self) if behind is None else behind)
 
     def _packed(self, rows: Sequence[bytes], begin: int) -> bytes:
         body = b"".join(row.replace(_END, _ESCAPED_END) + _END for row in rows)

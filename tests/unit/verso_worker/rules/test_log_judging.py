@@ -11,16 +11,9 @@ from numpy.typing import NDArray
 from verso_codecs.logs.parsing import parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_worker.records.segments import BLOCK_LINES
-from verso_worker.rules.logs.writing.texts import JUDGED_LINES, MOST_STATEMENTS, Judge, Window
+from verso_worker.rules.logs.writing.texts import JUDGED_LINES, MOST_STATEMENTS, Judge
 
-DEAR = 0.25
-"""Share of their bytes that shapes of texts take packed."""
-CHEAP = 0.06
 _LETTERS = "etaoinshrdlu"
-
-
-def window(lines: int, new: int, packed: float = DEAR) -> Window:
-    return Window(lines, new, 40 * new, int(packed * 40 * new))
 
 
 def sentences(count: int, *, seed: int = 1) -> list[str]:
@@ -50,31 +43,26 @@ def judged(
 
 
 def test_texts_are_judged_at_once_in_a_large_request_and_together_in_small_ones() -> None:
-    judge = Judge()
-    assert judge.is_text("large", window(20_000, 19_500))
-    small = [judge.is_text("small", window(100, 98)) for _ in range(JUDGED_LINES // 100 + 2)]
-    assert small == [False] * (JUDGED_LINES // 100) + [True, True]
+    rows = sentences(JUDGED_LINES + 200)
+    assert judged(Judge(), rows, Shapes()).all()
+    judge, shapes = Judge(), Shapes()
+    small = [judged(judge, rows[n : n + 100], shapes) for n in range(0, len(rows), 100)]
+    assert [one.all() for one in small] == [False] * (JUDGED_LINES // 100) + [True, True, True]
 
 
 def test_a_system_that_boots_or_writes_many_statements_is_no_text() -> None:
-    judge = Judge()
-    assert not judge.is_text("boot", window(1000, 950))
-    assert not judge.is_text("mac", window(JUDGED_LINES, JUDGED_LINES * 46 // 100))
-
-
-def test_lines_whose_new_shapes_repeat_what_stands_before_them_are_no_text() -> None:
-    judge = Judge()
-    assert not judge.is_text("build", window(5000, 4900, CHEAP))
-    assert judge.is_text("build", window(5000, 4900))
-    assert not judge.is_text("build", window(5000, 4900, CHEAP))
+    assert not judged(Judge(), sentences(1000), Shapes()).any()
+    mac = [*sentences(JUDGED_LINES * 46 // 100), *["the same"] * JUDGED_LINES][:JUDGED_LINES]
+    assert not judged(Judge(), mac, Shapes()).any()
 
 
 def test_a_stream_of_texts_may_become_one_of_lines_again() -> None:
-    judge = Judge()
-    assert judge.is_text("one", window(5000, 5000))
-    assert judge.is_text("one", window(5000, 2500))
-    assert not judge.is_text("one", window(5000, 100))
-    assert not judge.is_text("other", window(5000, 100))
+    for lines in build_lines(4000), ["a known line"] * 4000:
+        judge, shapes = Judge(), Shapes()
+        assert judged(judge, sentences(4000), shapes).all()
+        assert judged(judge, [*sentences(2500, seed=2), *["known"] * 1500], shapes)[:2000].all()
+        assert not judged(judge, lines, shapes)[-1000:].any()
+        assert judged(judge, sentences(8000, seed=3), shapes)[-1000:].all()
 
 
 @pytest.mark.parametrize("request_lines", [100, 1500, 8000])

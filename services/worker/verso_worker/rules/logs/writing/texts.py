@@ -36,9 +36,8 @@ different ones."""
 MOST_STATEMENTS = 1 << 16
 """Statements of a collection from which on new shapes are dear whatever they take: a worker keeps
 some 3 kB of memory for each."""
-_PACKED_LINES = JUDGED_LINES * 3 // 4
-"""Lines after which shapes are packed: the first ones of a collection have nothing behind which
-they could be packed, and many small requests are not to be packed one by one."""
+_PACKED_LINES = JUDGED_LINES // 2
+"""Lines after which new shapes are kept to be packed: many streams never come to be judged."""
 
 
 class Bounds(NamedTuple):
@@ -58,46 +57,44 @@ TO_LINES = Bounds(0.4, 0.15)
 """Of a stream of texts, which would be lines again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Consecutive lines, and how many of them have a shape that no line had before.
+@dataclass(slots=True)
+class _Seen:
+    """The lines that will be judged together.
 
     Attributes:
         lines: how many.
-        new: how many new shapes they have.
-        bytes_new: bytes of those of these shapes that were packed.
-        bytes_packed: bytes that they take packed.
+        new: how many of them have a shape that no line had before.
+        rows: such shapes, of the last of them.
+        behind: how many shapes the collection had before ``rows``.
     """
 
-    lines: int
-    new: int
-    bytes_new: int = 0
-    bytes_packed: int = 0
+    lines: int = 0
+    new: int = 0
+    rows: list[bytes] = field(default_factory=list)
+    behind: int = 0
 
-    def __add__(self, other: Window) -> Window:
-        """Return both together."""
-        return Window(
-            self.lines + other.lines,
-            self.new + other.new,
-            self.bytes_new + other.bytes_new,
-            self.bytes_packed + other.bytes_packed,
-        )
+    def add(self, lines: int, rows: Sequence[bytes], bounds: Bounds, *, behind: int) -> None:
+        """Add lines with their new shapes."""
+        self.lines += lines
+        self.new += len(rows)
+        if self.lines > _PACKED_LINES and self.is_new(bounds):
+            self.behind = self.behind if self.rows else behind
+            self.rows += rows
 
     def is_new(self, bounds: Bounds) -> bool:
         """Whether enough lines have a new shape."""
         return self.new > bounds.new * self.lines
 
-    def is_text(self, bounds: Bounds) -> bool:
-        """Whether enough lines have a new shape, and these are dear."""
-        return self.is_new(bounds) and self.bytes_packed > bounds.packed * self.bytes_new
-
-
-_NOTHING = Window(0, 0)
+    def is_dear(self, bounds: Bounds, shapes: Shapes) -> bool:
+        """Whether the new shapes take enough of their bytes, packed as they would be stored."""
+        rows = list(dict.fromkeys(self.rows))  # of texts they are not stored, and may come again
+        packed = shapes.pack_rows(rows, behind=self.behind)
+        return len(packed) > bounds.packed * sum(map(len, rows))
 
 
 @dataclass(slots=True)
 class _Stream:
-    seen: Window = _NOTHING
+    seen: _Seen = field(default_factory=_Seen)
     is_text: bool = False
 
     @property
@@ -127,38 +124,34 @@ class Judge:
         found = np.zeros(parsed.count, np.bool_)
         for begin in range(0, parsed.count, JUDGED_LINES):
             own = is_new[begin : begin + JUDGED_LINES]
-            window = Window(len(own), int(own.sum()))
-            if self._packs(stream, window):
-                rows = _rows(parsed, begin + np.flatnonzero(own))
-                size = sum(map(len, rows))
-                few = statements < MOST_STATEMENTS
-                packed = len(shapes.pack_rows(rows)) if few else size
-                window = Window(window.lines, window.new, size, packed)
-            if self.is_text(stream, window):
+            rows = _rows(parsed, begin + np.flatnonzero(own))
+            if self._is_text(stream, len(own), rows, shapes, statements=statements):
                 found[begin : begin + len(own)] = _mostly_new(own)
         return found
 
-    def is_text(self, stream: Hashable, window: Window) -> bool:
-        """Whether lines that came are text.
-
-        Args:
-            stream: whose lines they are.
-            window: what came, after what was asked about before.
-        """
+    def _is_text(
+        self,
+        stream: Hashable,
+        lines: int,
+        rows: Sequence[bytes],
+        shapes: Shapes,
+        *,
+        statements: int,
+    ) -> bool:
+        """Whether lines with these new shapes are text, after those that came before."""
         with self._lock:
             known = self._streams.setdefault(stream, _Stream())
-            known.seen += window
-            if known.seen.lines >= JUDGED_LINES:
-                known.is_text = known.seen.is_text(known.bounds)
-                known.seen = _NOTHING
-            return known.is_text
-
-    def _packs(self, stream: Hashable, window: Window) -> bool:
-        """Whether it is to be known what the new shapes of a window take."""
+            bounds, seen = known.bounds, known.seen
+            seen.add(lines, rows, bounds, behind=len(shapes))
+            if seen.lines < JUDGED_LINES:
+                return known.is_text
+            known.seen = _Seen()
+        is_text = seen.is_new(bounds) and (
+            statements >= MOST_STATEMENTS or seen.is_dear(bounds, shapes)
+        )
         with self._lock:
-            known = self._streams.setdefault(stream, _Stream())
-            both = known.seen + window
-            return both.lines > _PACKED_LINES and both.is_new(known.bounds)
+            known.is_text = is_text
+        return is_text
 
 
 def _first_of_new(parsed: Parsed) -> NDArray[np.bool_]:
