@@ -28,7 +28,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "services/standalone/verso_standalone": 2_500,
     "training/verso_training": 11_500,
 }
-MODULES = 580
+MODULES = 590  # with moves, cold storage of documents, and texts told by their shapes
 MODULES_OF_A_FOLDER = 20
 LINES_OF_A_MODULE = 500
 LINES_OF_A_FUNCTION = 60
