@@ -10,6 +10,8 @@ measured, of each of ``--moves`` moves there and back:
 - how long the old ledger accepted no write, as the mover counts it;
 - the longest time in which the caller's write was refused, which is what a user notices;
 - how long each server answered nobody at most: another process pings it every 2 ms;
+- how many commands the old ledger's server takes a second from ``--waiting`` requests of a gateway
+  that wait behind a fence of three seconds, apart from the moves;
 - reads: entries read one after another from the ledger that lists them, and how many failed.
 
 Limited by the CPU of the two servers and of this process, which does all of it in Python.
@@ -18,6 +20,7 @@ Limited by the CPU of the two servers and of this process, which does all of it 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import random
@@ -45,15 +48,18 @@ from verso_core.jobs import (
     read_slice,
 )
 from verso_core.jobs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.moves import MoveStage
 from verso_core.record import Entry
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
+from verso_core.settings import LedgerAddress
 from verso_keeper.mover import Mover
-from verso_ledger import DocumentWrite, Ledger, NewJob, Phase
+from verso_ledger import AsyncLedger, DocumentWrite, Ledger, Ledgers, NewJob, Phase
 from verso_ledger.connection import connect
 
 _NAME = "moved"
 _TEXT = b"Nov 26 08:00:00 host sshd[4711]: session opened for user u4711 by (uid=0)"
 _FILL = 256
+_FENCED_S = 3.0
 _LABELS = {"host": "a"}
 _PINGS = """
 import json, sys, threading, time
@@ -306,6 +312,48 @@ def moved(traffic: Traffic, source: str, target: str) -> dict[str, Any]:
     }
 
 
+async def waiting_commands(urls: list[str], ledger: Ledger, count: int) -> dict[str, float]:
+    """Let requests wait behind a fence; return what that costs its server.
+
+    Args:
+        urls: of the ledgers, the home ledger first.
+        ledger: that has the collection.
+        count: of requests.
+    """
+    addresses = [LedgerAddress(*row) for row in zip(("home", "b"), urls, strict=True)]
+    ledgers = Ledgers.connect(addresses, replicas=0)
+    params = IngestParams(collection=_NAME)
+
+    async def ask(one: AsyncLedger) -> None:
+        slices = list(cut(Kind.INGEST, params, [IngestItem("waits", _TEXT)]))
+        await one.accept(NewJob(Kind.INGEST, Queue.BULK, slices, collection=_NAME))
+
+    def served() -> tuple[int, float]:
+        info: Any = ledger.moves.scripts.client.info()
+        return info["total_commands_processed"], info["used_cpu_user"] + info["used_cpu_sys"]
+
+    move = ledger.moves.begin(_NAME, _NAME, "b" if ledger.name == "home" else "home")
+    fenced = move.model_copy(update={"stage": MoveStage.FENCE})
+    await ledgers.collections()
+    assert ledger.moves.step(move, fenced, "fence", with_=60_000)
+    commands, cpu_s = served()
+    waiting = [asyncio.create_task(ledgers.at(_NAME, ask)) for _ in range(count)]
+    await asyncio.sleep(_FENCED_S)
+    after, cpu_after_s = served()
+    assert ledger.moves.step(fenced, move, "open")
+    began = time.monotonic()
+    await asyncio.gather(*waiting)
+    accepted_s = time.monotonic() - began
+    assert ledger.moves.step(move, move.model_copy(update={"ended": time.time()}), "forget")
+    await ledgers.close()
+    return {
+        "waiting": count,
+        "commands_a_second": round((after - commands) / _FENCED_S),
+        "cpu_a_second": round((cpu_after_s - cpu_s) / _FENCED_S, 3),
+        "accepted_after_s": round(accepted_s, 2),
+    }
+
+
 def main() -> None:
     """Fill a collection and move it there and back."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -313,6 +361,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0, help="jobs a second")
     parser.add_argument("--moves", type=int, default=4)
     parser.add_argument("--identities", type=int, default=0)
+    parser.add_argument("--waiting", type=int, default=500)
     arguments = parser.parse_args()
     report = sheet.Sheet("bench_move")
     with servers(2) as found:
@@ -350,6 +399,10 @@ def main() -> None:
         traffic.over.set()
         for thread in threads:
             thread.join()
+        waiting: dict[str, float] = {}
+        if not arguments.identities:
+            urls = [one.url for one in found]
+            waiting = asyncio.run(waiting_commands(urls, ledgers[source], arguments.waiting))
         if arguments.identities:
             held = ledgers[source].logs.state(_NAME).lines
         else:
@@ -372,6 +425,7 @@ def main() -> None:
             "median_seconds": statistics.median(row["seconds"] for row in rows),
             "longest_still_ms": max(max(row["still_from_ms"], row["still_to_ms"]) for row in rows),
             "median_paused_s": statistics.median(row["paused_s"] for row in rows),
+            "requests_that_wait": waiting,
             "reads": traffic.reads,
             "failed_reads": traffic.failed_reads,
         }

@@ -192,7 +192,7 @@ class Mover:
             where = {"collection": move.collection, "from": move.source, "to": move.target}
             _log.info("collection is copied to another ledger", extra=where)
         move = self._copy_some(move, copy)
-        if move.left > _NEARLY or not copy.spans.walked:
+        if move.left > _NEARLY or not copy.spans.walked or copy.spans.too_much_is_new():
             return move
         work = self._moves.open_slices.of(move.collection)
         if work.dead:

@@ -38,9 +38,9 @@ from verso_ledger.collections.spans import SpanCopy
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 
-LARGE_BYTES = 1 << 20
-"""Memory of a key from which on it is copied in pages: about 3 ms of a server as a whole."""
-_PART_BYTES = 2 << 20
+LARGE_BYTES = 256 << 10
+"""Memory of a key from which on it is copied in pages: some milliseconds of a server as a whole."""
+_PART_BYTES = 512 << 10
 """Memory of the keys that one step writes or compares, unless it is one key, about."""
 _PART_ENTRIES = 10_000
 """Documents of the buckets that one step looks through, unless it is one bucket."""
@@ -82,7 +82,8 @@ class CollectionCopy:
             number = self._here.hincrby(key("totals"), "marks", 1)
             for start in range(0, len(units), _MARKED_AT_ONCE):
                 part = dict.fromkeys(units[start : start + _MARKED_AT_ONCE], number)
-                self._here.zadd(self._marks, part)
+                # repeated late, it must not take back the mark of a later change
+                self._here.zadd(self._marks, part, gt=True)
         return len(units)
 
     def _segments(self) -> Iterator[Segment]:

@@ -449,6 +449,20 @@ def test_a_mark_is_never_the_same_again(world: Callable[..., World]) -> None:
     assert home.moves.scripts.run("move_unmark", ["marks", uid, *first]) == 1
 
 
+def test_marking_all_once_more_takes_back_no_mark(world: Callable[..., World]) -> None:
+    """The call was repeated as its reply was late, and a unit has changed in between."""
+    here = world(buckets=4)
+    begin(here, "home", "b")
+    home, other = here.ledgers["home"].moves, here.ledgers["b"].moves
+    client = home.scripts.client
+    move = home.all()[NAME]
+    marks = key("marks", move.uid)
+    client.zadd(marks, {"d:1": 1 << 40})
+    CollectionCopy(home, other, move).mark_all()
+    assert client.zcard(marks) == 4
+    assert client.zscore(marks, "d:1") == 1 << 40
+
+
 def test_reads_that_are_always_open_hold_no_move_up(world: Callable[..., World]) -> None:
     here = world()
     home = here.ledgers["home"]
