@@ -65,6 +65,15 @@ def test_a_stream_of_texts_may_become_one_of_lines_again() -> None:
         assert judged(judge, sentences(8000, seed=3), shapes)[-1000:].all()
 
 
+def test_texts_end_with_known_lines_though_many_new_ones_stood_before() -> None:
+    judge, shapes = Judge(), Shapes()
+    assert judged(judge, sentences(JUDGED_LINES), shapes).all()
+    shapes.extend(parse(split(b"known\n"), shapes).new_rows)
+    for rows in sentences(1000, seed=2), *[["known"] * 100] * 11:
+        judged(judge, rows, shapes)
+    assert not judged(judge, sentences(100, seed=3), shapes).any()
+
+
 @pytest.mark.parametrize("request_lines", [100, 1500, 8000])
 def test_sentences_are_text_and_lines_of_a_build_are_not(request_lines: int) -> None:
     for rows, are_texts in (sentences(8000), True), (build_lines(8000), False):

@@ -73,7 +73,7 @@ class _Seen:
     rows: list[bytes] = field(default_factory=list)
     behind: int = 0
 
-    def add(self, lines: int, rows: Sequence[bytes], bounds: Bounds, *, behind: int) -> None:
+    def add(self, lines: int, rows: Sequence[bytes], *, bounds: Bounds, behind: int) -> None:
         """Add lines with their new shapes."""
         self.lines += lines
         self.new += len(rows)
@@ -88,6 +88,8 @@ class _Seen:
     def is_dear(self, bounds: Bounds, shapes: Shapes) -> bool:
         """Whether the new shapes take enough of their bytes, packed as they would be stored."""
         rows = list(dict.fromkeys(self.rows))  # of texts they are not stored, and may come again
+        if not rows:
+            return False  # the last lines had none
         packed = shapes.pack_rows(rows, behind=self.behind)
         return len(packed) > bounds.packed * sum(map(len, rows))
 
@@ -125,24 +127,24 @@ class Judge:
         for begin in range(0, parsed.count, JUDGED_LINES):
             own = is_new[begin : begin + JUDGED_LINES]
             rows = _rows(parsed, begin + np.flatnonzero(own))
-            if self._is_text(stream, len(own), rows, shapes, statements=statements):
+            if self._is_text(stream, shapes, lines=len(own), rows=rows, statements=statements):
                 found[begin : begin + len(own)] = _mostly_new(own)
         return found
 
     def _is_text(
         self,
         stream: Hashable,
-        lines: int,
-        rows: Sequence[bytes],
         shapes: Shapes,
         *,
+        lines: int,
+        rows: Sequence[bytes],
         statements: int,
     ) -> bool:
         """Whether lines with these new shapes are text, after those that came before."""
         with self._lock:
             known = self._streams.setdefault(stream, _Stream())
             bounds, seen = known.bounds, known.seen
-            seen.add(lines, rows, bounds, behind=len(shapes))
+            seen.add(lines, rows, bounds=bounds, behind=len(shapes))
             if seen.lines < JUDGED_LINES:
                 return known.is_text
             known.seen = _Seen()
