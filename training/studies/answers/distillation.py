@@ -32,6 +32,7 @@ from studies.quality import squad
 from studies.quality.squad import Part
 from studies.tasks.distillation import WEIGHT
 from verso_core import heads
+from verso_training import device
 from verso_training.artifact.graphs import EncoderGraph
 from verso_training.heads import fitting
 from verso_training.heads import recipe as recipes
@@ -130,6 +131,8 @@ class Study:
             asked += material.held(kind, sources, self.work / "questions")
         torch.manual_seed(0)
         start = Loaded.of(self.artifact, self.head)
+        for one in readers:
+            one.module.to(device.fastest())  # where the student is trained
         teacher = mean_of([one.module.only(one.config.layers) for one in readers])
         start.weighted(
             arms.train(
@@ -140,6 +143,8 @@ class Study:
                 losses=students.losses(start.module, teacher, weight=STUDENTS[name]),
             )
         )
+        for one in readers:
+            one.module.to(device.PROCESSOR)
         return start
 
 
