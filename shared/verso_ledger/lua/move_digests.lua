@@ -2,18 +2,13 @@
 -- sets the ranks of the first and last element. Equal for equal contents, however a server keeps them: members of hashes
 -- and sets have no order.
 
-local function row(first, second)
-  return #first .. ':' .. first .. (second and #second .. ':' .. second or '')
-end
-
-local function in_order(rows)
-  for i, one in ipairs(rows) do rows[i] = row(one) end
-  return redis.sha1hex(table.concat(rows))
-end
+local function in_order(rows) return redis.sha1hex(cmsgpack.pack(rows)) end
 
 local function in_any_order(rows, width)
   local hashes = {}
-  for i = 1, #rows, width do hashes[#hashes + 1] = redis.sha1hex(row(rows[i], width == 2 and rows[i + 1])) end
+  for i = 1, #rows, width do
+    hashes[#hashes + 1] = redis.sha1hex(cmsgpack.pack(rows[i], width == 2 and rows[i + 1]))
+  end
   table.sort(hashes)
   return redis.sha1hex(table.concat(hashes))
 end
@@ -24,11 +19,7 @@ local readers = {
   set = function(key) return in_any_order(redis.call('SMEMBERS', key), 1) end,
   zset = function(key, first, last) return in_order(redis.call('ZRANGE', key, first, last, 'WITHSCORES')) end,
   list = function(key, first, last) return in_order(redis.call('LRANGE', key, first, last)) end,
-  stream = function(key)
-    local rows = {}
-    for i, one in ipairs(redis.call('XRANGE', key, '-', '+')) do rows[i] = row(one[1], in_order(one[2])) end
-    return redis.sha1hex(table.concat(rows))
-  end,
+  stream = function(key) return in_order(redis.call('XRANGE', key, '-', '+')) end,
 }
 
 local found = {}
