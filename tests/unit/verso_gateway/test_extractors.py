@@ -35,18 +35,24 @@ def processes() -> list[psutil.Process]:
     ]
 
 
-async def test_a_process_is_used_again_and_ended_when_no_file_comes() -> None:
-    pool = extractors(idle_s=0.5)
+async def test_a_process_is_used_again() -> None:
+    pool = extractors()
     assert processes() == []  # none before the first file
     assert (await pool.read(HANDBOOK)).paged
     [first] = processes()
     assert (await pool.read(HANDBOOK)).paged
     assert processes() == [first]
-    await asyncio.sleep(1.0)
+    await pool.close()
+    assert processes() == []
+
+
+async def test_a_process_ends_when_no_file_comes_and_another_reads_the_next() -> None:
+    pool = extractors(idle_s=0.2)
+    assert (await pool.read(HANDBOOK)).paged
+    await asyncio.to_thread(psutil.wait_procs, processes(), timeout=120)
     assert processes() == []
     assert (await pool.read(HANDBOOK)).paged
     await pool.close()
-    assert processes() == []
 
 
 async def test_the_loop_goes_on_while_a_file_is_read_and_others_wait_for_a_place() -> None:
