@@ -145,7 +145,7 @@ def main() -> None:
     ):
         client.create_collection(_LINES, kind=CollectionKind.LOGS)
         client.ingest_lines([data], collection=_LINES)
-        client.create_collection(_DOCUMENTS)
+        client.create_collection(_DOCUMENTS, auto_fit=False)  # tables would come in between
         sent = (Document(text, id=name) for name, text in documents.items())
         client.ingest(sent, collection=_DOCUMENTS)
         for one in subjects:
