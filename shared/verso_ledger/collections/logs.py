@@ -298,6 +298,11 @@ class Logs:
         _checked(reply)
         return None
 
+    def now(self) -> float:
+        """Return the server's time, Unix seconds."""
+        with translated():
+            return scalars.server_seconds(self._redis.time())
+
     def correct(
         self,
         collection: str,
@@ -308,6 +313,7 @@ class Logs:
         old: bytes,
         new: bytes,
         labels: bytes = b"",
+        until: float | None = None,
     ) -> bool:
         """Replace a value by another that says the same; return whether it was replaced.
 
@@ -322,12 +328,14 @@ class Logs:
             old: the value as it is stored.
             new: the value as it was written.
             labels: right labels of a stream.
+            until: the server's time after which nothing is replaced, Unix seconds; None: always.
 
         Raises:
             CollectionUnknown: the collection is gone.
             LedgerBehind: the ledger is read-only.
         """
-        args = [collection, uid, kind, where, old, new, labels]
+        last = "" if until is None else round(until * 1000)
+        args = [collection, uid, kind, where, old, new, labels, last]
         return _checked(self._run("log_correct", args)) == "done"
 
     def put_counts(self, collection: str, state: LogState, counts: Mapping[str, int]) -> bool:

@@ -134,6 +134,20 @@ def test_lines_that_are_old_enough_move_and_read_as_before(
     )
 
 
+def test_a_ledger_that_gets_the_step_late_keeps_its_blocks(
+    logs: Stores, objects: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(logs, TEXT)
+    before, right = segments(logs), Logs.now
+    with monkeypatch.context() as patch:  # what is written now is named an hour later
+        patch.setattr(Logs, "now", lambda self: right(self) - UNNAMED_S)
+        assert logs.scrub(NAME)["sound"] == COUNT
+    assert (segments(logs), len(list(objects.list("")))) == (before, 3)
+    logs.scrub(NAME)
+    assert len(cold_ones(logs)) == 3
+    assert raw(logs) == TEXT
+
+
 def test_cold_lines_are_deleted_merged_and_removed_with_their_objects(
     logs: Stores, objects: ObjectStorage, clock: Clock
 ) -> None:

@@ -32,6 +32,7 @@ from verso_worker.records.segments import (
     ColdBlocks,
     set_bits,
 )
+from verso_worker.rules.cold.storage import NAMED_S
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.segments import Opened, opened_segment
@@ -173,6 +174,7 @@ class LogScrub:
 
     def _move(self, log: LogCollection, one: Opened, stored: bytes) -> None:
         """Move the blocks of a segment to cold storage; while that is full or away they stay."""
+        until = self.store.ledger.now() + NAMED_S
         try:
             made, left = self.store.cold.moved(log.uid, one.data, one.front)
         except Unavailable as error:
@@ -181,7 +183,7 @@ class LogScrub:
         where = f"{one.segment.stream}:{one.segment.first}"
         if made.is_fresh:
             self.store.ledger.correct(
-                log.name, log.uid, "segment", where=where, old=stored, new=left
+                log.name, log.uid, "segment", where=where, old=stored, new=left, until=until
             )
 
     def _written(

@@ -310,6 +310,10 @@ class Logs(Protocol):
         """Return labels and value of each stream as they are stored."""
         ...
 
+    def now(self) -> float:
+        """Return the server's time, Unix seconds."""
+        ...
+
     def correct(
         self,
         collection: str,
@@ -320,8 +324,12 @@ class Logs(Protocol):
         old: bytes,
         new: bytes,
         labels: bytes = b"",
+        until: float | None = None,
     ) -> bool:
-        """Replace a value by another that says the same; return whether it had not changed."""
+        """Replace a value by another that says the same; return whether it had not changed.
+
+        After the server's time ``until`` nothing is replaced.
+        """
         ...
 
     def put_counts(self, collection: str, state: LogState, counts: Mapping[str, int]) -> bool:
