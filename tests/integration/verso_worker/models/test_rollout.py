@@ -21,6 +21,8 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import MOST_FAILURES, ArtifactCanary
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
+from verso_worker.rules.cold.storage import ColdStorage
+from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports.models import Models
 
@@ -244,10 +246,10 @@ def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
         nothing: Any = None  # no slice is run
         others = dict.fromkeys(
-            ("logs", "migrations", "lexicon", "registry", "heads", "feedback", "tables", "fitter"),
-            nothing,
+            ("migrations", "lexicon", "registry", "heads", "feedback", "tables", "fitter"), nothing
         )
-        return Pipeline(models, nothing, nothing, **others)
+        logs = LogStore(nothing, ColdStorage(nothing))
+        return Pipeline(models, nothing, nothing, logs=logs, **others)
 
     return ArtifactCanary(
         place.model_store, place.metrics, make=make, withdraw=place.watcher.withdraw
