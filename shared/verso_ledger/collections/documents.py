@@ -369,11 +369,6 @@ class Documents:
         noted = {int(day): int(seq) for day, seq in ages.items() if day.isdigit() and seq.isdigit()}
         return max((seq for day, seq in noted.items() if day < last), default=0)
 
-    def now(self) -> float:
-        """Return the server's time, Unix seconds."""
-        with translated():
-            return scalars.server_seconds(self._redis.time())
-
     def to_cold(
         self,
         collection: str,
@@ -389,7 +384,6 @@ class Documents:
             uid: of the collection whose objects hold the entries.
             rows: for each a document, its entry as it was read, and what is left of it; another one
                 that is stored by now stays, as all do while the collection moves.
-
             until: the server's time after which nothing is replaced, Unix seconds.
 
         Returns:

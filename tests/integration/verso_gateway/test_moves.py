@@ -75,8 +75,8 @@ def at_work(world: World) -> Iterator[None]:
 def await_moved(gateway: Gateway, target: str) -> None:
     """Move the collection, and wait until nothing of it is left where it was."""
     path = f"/v1/collections/{NAME}/move"
-    begun = gateway.client.post(path, json={"ledger": target})
-    assert begun.status_code == 200, begun.text
+    started = gateway.client.post(path, json={"ledger": target})
+    assert started.status_code == 200, started.text
     until = time.monotonic() + 120
     while True:
         state = gateway.client.get(path).json()

@@ -359,7 +359,7 @@ def test_documents_in_cold_storage_hold_a_move_up_until_they_are_back(
     here.settle()
     uid, hot = home.documents.uid(NAME), home.documents.entry(NAME, ["d1"])["d1"]
     cold = Entry.unpack(hot).moved(Part(b"8 bytes!", 0, 90)).pack()
-    until = home.documents.now() + 60.0
+    until = home.logs.now() + 60.0
     assert home.documents.to_cold(NAME, uid, [("d1", hot, cold)], until=until)
     begin(here, "home", "b")
     mover = here.mover("home")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.unit.verso_core.drawn_records import RECORDS
 
 from verso_core import crc
 from verso_core.errors import PatchCorrupt
 from verso_core.record import (
     MAX_SEQ,
-    MAX_SLOT,
     OBJECT_BYTES,
     Codec,
     Entry,
@@ -23,26 +23,18 @@ from verso_core.record import (
     seq_of,
 )
 
-_records = st.builds(
-    Record,
-    codec=st.sampled_from(Codec),
-    slot=st.integers(0, MAX_SLOT),
-    vector_hash=st.binary(min_size=8, max_size=8),
-    checksum=st.binary(min_size=4, max_size=4),
-    payload=st.binary(max_size=300),
-)
 _entries = st.builds(
     Entry,
     seq=st.integers(0, MAX_SEQ),
     size_bytes=st.integers(0, 2**40),
-    records=st.lists(_records, max_size=5).map(tuple),
+    records=st.lists(RECORDS, max_size=5).map(tuple),
     flags=st.just(Flag.VERIFIED),
     about=st.sampled_from([b"", b"hash"]),
 ) | st.builds(
     Entry,
     seq=st.integers(0, MAX_SEQ),
     size_bytes=st.integers(0, 2**40),
-    records=st.lists(_records, max_size=5).map(tuple),
+    records=st.lists(RECORDS, max_size=5).map(tuple),
     flags=st.just(Flag.VERIFIED),
     located=st.just(True),
 )

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.unit.verso_core.drawn_records import RECORDS
 
 from verso_core.errors import PatchCorrupt
 from verso_core.record import (
     MAX_SEQ,
-    MAX_SLOT,
     RECORD_OVERHEAD_BYTES,
     Codec,
     Entry,
@@ -31,27 +31,19 @@ from verso_core.record import (
     written_by,
 )
 
-_records = st.builds(
-    Record,
-    codec=st.sampled_from(Codec),
-    slot=st.integers(0, MAX_SLOT),
-    vector_hash=st.binary(min_size=8, max_size=8),
-    checksum=st.binary(min_size=4, max_size=4),
-    payload=st.binary(max_size=300),
-)
 _flags = st.sampled_from([Flag.NONE, Flag.VERIFIED, Flag.LONG, Flag.LONG | Flag.VERIFIED])
 _entries = st.builds(
     Entry,
     seq=st.integers(0, MAX_SEQ),
     size_bytes=st.integers(0, 2**40),
-    records=st.lists(_records, max_size=5).map(tuple),
+    records=st.lists(RECORDS, max_size=5).map(tuple),
     flags=_flags,
     about=st.one_of(st.none(), st.just(b""), st.binary(min_size=4, max_size=4)),
 ) | st.builds(
     Entry,
     seq=st.integers(0, MAX_SEQ),
     size_bytes=st.integers(0, 2**40),
-    records=st.lists(_records, max_size=5).map(tuple),
+    records=st.lists(RECORDS, max_size=5).map(tuple),
     flags=_flags,
     located=st.just(True),
 )
@@ -64,7 +56,7 @@ ENTRIES = [
 ENTRIES += [replace(ENTRIES[0], located=True)]
 
 
-@given(record=_records)
+@given(record=RECORDS)
 def test_a_record_reads_back(record: Record) -> None:
     packed = record.pack()
     assert Record.unpack(packed) == record

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.integration.verso_worker.rules.cold_storage import DAY, Clock
 from tests.integration.verso_worker.rules.log_lines import (
     NAME,
     START,
@@ -33,31 +34,10 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.segments import BLOCK_LINES, COLD_BYTES, ColdBlocks
 from verso_worker.rules.cold.storage import UNNAMED_S, ColdStorage
 from verso_worker.stores.edge.client import EdgeVectors
-from verso_worker.stores.objects import ObjectStorage, local_objects
+from verso_worker.stores.objects import ObjectStorage
 
-DAY = 86_400.0
 COUNT = 6_144  # three whole segments
 TEXT = lines(COUNT)
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = START + 2 * DAY
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStorage:
-    return local_objects(tmp_path / "cold", ledger="home")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.integration.verso_ledger.recount import recounted
+from tests.integration.verso_worker.rules.cold_storage import DAY, Clock
 from tests.integration.verso_worker.rules.log_lines import NAME as LOGS
 from tests.integration.verso_worker.rules.log_lines import START, lines, raw
 from tests.integration.verso_worker.rules.log_lines import ingest as ingest_lines
@@ -33,9 +34,8 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.cache import Cache
 from verso_worker.rules.cold.storage import UNNAMED_S, ColdStorage
 from verso_worker.stores.edge.client import EdgeVectors
-from verso_worker.stores.objects import ObjectStorage, local_objects
+from verso_worker.stores.objects import ObjectStorage
 
-DAY = 86_400.0
 NAME = "default"
 
 
@@ -48,25 +48,6 @@ def text(number: int) -> bytes:
 DOCUMENTS = (
     {f"d{n}": text(n) for n in range(80)} | TEXTS | {"longest": b"".join(map(text, range(99)))}
 )
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStorage:
-    return local_objects(tmp_path / "cold", ledger="home")
 
 
 @pytest.fixture
@@ -199,7 +180,7 @@ def test_records_of_cold_documents_are_described_as_before(stores: Stores) -> No
         assert one == other
 
 
-def test_documents_move_when_a_pass_has_begun_so_many_days_after_them(
+def test_documents_move_when_a_pass_has_started_so_many_days_after_them(
     stores: Stores, again: Callable[..., Stores]
 ) -> None:
     stores.fill(DOCUMENTS)
@@ -211,7 +192,7 @@ def test_documents_move_when_a_pass_has_begun_so_many_days_after_them(
     stores.fill({"younger": text(500)})
     worker.scrub()
     assert not cold_ones(stores)
-    stores.redis.hset("verso:ages", str(int(day) - 10), seq)  # it may have begun 9 days ago
+    stores.redis.hset("verso:ages", str(int(day) - 10), seq)  # it may have started 9 days ago
     worker.scrub()
     assert not cold_ones(stores)
     stores.redis.hset("verso:ages", "damaged", "x")
@@ -499,7 +480,7 @@ def test_nothing_moves_late_in_a_read_only_ledger_or_while_the_collection_moves(
     uid = stores.uid(NAME)
     [(name, data)] = [row for row in entries(stores).items() if row[0] == "d1"]
     left = Entry.unpack(data).moved(Part(b"8 bytes!", 0, 9)).pack()
-    to_cold = partial(stores.ledger.documents.to_cold, until=stores.ledger.documents.now() + 60.0)
+    to_cold = partial(stores.ledger.documents.to_cold, until=stores.ledger.logs.now() + 60.0)
     stores.redis.hset("verso:halted", "seq", 1)
     assert not to_cold(NAME, uid, [(name, data, left)])
     stores.redis.delete("verso:halted")
@@ -507,7 +488,7 @@ def test_nothing_moves_late_in_a_read_only_ledger_or_while_the_collection_moves(
     to_cold(NAME, uid, [(name, data, left)])
     stores.redis.srem("verso:tracked", uid)
     assert not to_cold(NAME, "77", [(name, data, left)]), "another collection has its name"
-    assert not to_cold(NAME, uid, [(name, data, left)], until=stores.ledger.documents.now() - 1.0)
+    assert not to_cold(NAME, uid, [(name, data, left)], until=stores.ledger.logs.now() - 1.0)
     assert entries(stores)["d1"] == data
     assert to_cold(NAME, uid, [(name, data, left)])
     assert entries(stores)["d1"] == left

@@ -151,7 +151,7 @@ class Moving:
         self._rows, self._parts, self._size = [], [], 0
         if size < LEAST_BYTES:
             return
-        until = self.cold.documents.now() + NAMED_S
+        until = self.cold.logs.now() + NAMED_S
         try:
             made = self.cold.storage.write(
                 f"{self.uid}{ENTRIES}/", b"".join(parts), name_bytes=OBJECT_BYTES

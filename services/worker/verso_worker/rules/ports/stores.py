@@ -207,10 +207,6 @@ class Documents(Protocol):
         """Return a sequence number: the documents up to it were written so long ago, or longer."""
         ...
 
-    def now(self) -> float:
-        """Return the ledger's time, Unix seconds."""
-        ...
-
     def to_cold(
         self, collection: str, uid: str, rows: Sequence[tuple[str, bytes, bytes]], *, until: float
     ) -> bool:
