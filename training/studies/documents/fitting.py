@@ -34,6 +34,19 @@ from verso_training.heads.recipe import ClassifyConfig
 from verso_training.heads.vectors import OnProgress, ShouldStop
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """What is said of rows that no layer was fitted on.
+
+    Attributes:
+        outputs: Of these rows.
+        rows: Number of each among the validation rows; -1 for a training row. Shape: (N,).
+    """
+
+    outputs: Outputs
+    rows: NDArray[np.int64]
+
+
 def fit(
     config: ClassifyConfig,
     *,
@@ -43,7 +56,7 @@ def fit(
     seed: int,
     on_progress: OnProgress,
     should_stop: ShouldStop,
-) -> tuple[DocumentClassifier, Outputs | None]:
+) -> tuple[DocumentClassifier, HeldOut | None]:
     """Return the classifier that validation chooses, and what is said of rows held out.
 
     The latter is None where no fold was held out: no layer is fitted on validation rows then.
@@ -129,8 +142,10 @@ def _fit_source(
     if name in config.folds:
         source = SourceFit(config, chosen_terms, chosen_reader, ids, classes)
         rows = train + validation
-        places, held = source.held_out(rows, config.folds[name])
-        terms, reader = source.layers(rows)
+        # What folds draw leaves the layers of the next sources as they are without folds.
+        with torch.random.fork_rng(devices=[]):
+            places, held = source.held_out(rows, config.folds[name])
+            terms, reader = source.layers(rows)
         return _Fitted(reader, terms, mixing_weights(held), tuple(places), held)
     words = term_logits(terms, seen, ids=ids).log_softmax(-1)
     said = Said(read_logits(reader, seen), words, torch.from_numpy(seen.targets))
@@ -146,18 +161,20 @@ def _held_out(
     sources: Sequence[range],
     train: Part,
     validation: Part,
-) -> Outputs:
+) -> HeldOut:
     """Return what is said of rows that no layer was fitted on.
 
     Of a source without folds these are its validation rows. Training rows among the others have no
     feature: references of the confidence signals are drawn from them.
     """
-    found = []
+    found, numbers = [], []
     for own, layers in zip(sources, fitted, strict=True):
         rows, known = validation.of(own), 0
+        number = np.flatnonzero(np.isin(validation.targets, own))
         if layers.held is not None:
             known = len(train.of(own))
             rows = (train.of(own) + rows).take(layers.places)
+            number = np.append(np.full(known, -1), number)[np.array(layers.places)]
         if not len(rows):
             continue
         logits, features = outputs(model, rows.documents)
@@ -168,6 +185,7 @@ def _held_out(
             logits[:, inside] = (said.log_softmax(-1) + total).numpy()
             features[np.array(layers.places) < known] = 0.0
         folds = rows.folds if layers.held is not None else ()
+        numbers.append(number)
         found.append(
             Outputs(
                 logits,
@@ -176,7 +194,7 @@ def _held_out(
                 folds=np.array([folds[i] or "" if folds else "" for i in range(len(rows))]),
             )
         )
-    return Outputs.joined(found)
+    return HeldOut(Outputs.joined(found), np.concatenate(numbers))
 
 
 def sources_of(labels: Sequence[str]) -> dict[str, range]:

@@ -25,6 +25,7 @@ class Job:
         work: For vectors and checkpoints; a later run goes on from there.
         weights: Folder of a head whose weights are kept. Of one that answers, what is chosen on
             validation rows is made again; of one that reads documents, the limits of its sources.
+        taught: Folder of a reader that a study has trained, which is measured and written as it is.
     """
 
     data: Path
@@ -34,6 +35,7 @@ class Job:
     on_progress: OnProgress
     should_stop: ShouldStop = lambda: False
     weights: Path | None = None
+    taught: Path | None = None
 
 
 def load_recipe(name_or_path: str) -> HeadRecipe:

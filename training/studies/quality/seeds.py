@@ -20,6 +20,7 @@ from verso_core.errors import HeadInvalid
 from verso_core.heads import Head
 from verso_training.heads import recipe as recipes
 from verso_training.heads import shipping
+from verso_training.heads.confidence.reports import most_errors
 from verso_training.heads.recipe import HeadRecipe
 
 TITLE = "## Seeds"
@@ -45,7 +46,8 @@ def section(compared: Sequence[Head]) -> str:
             "",
             *_means(compared),
             "",
-            "What each came to: the share accepted, and the errors among it.",
+            "What each came to: the share accepted, the errors among it, and in brackets the",
+            "upper end of their 95 % interval (Clopper and Pearson).",
             "",
             *_accepted(compared, seeds),
         ]
@@ -122,4 +124,7 @@ def _cell(head: Head, source: str, rate: float) -> str:
     coverage = head.metrics[f"{name}/coverage"]
     if not coverage:
         return "none"
-    return f"{100 * coverage:.0f} %: {100 * head.metrics[f'{name}/risk']:.1f} %"
+    count = round(coverage * head.metrics[f"source/{source}/rows"])
+    wrong = head.metrics[f"{name}/risk"]
+    most = most_errors(round(wrong * count), of=count)
+    return f"{100 * coverage:.0f} %: {100 * wrong:.1f} % (≤ {100 * most:.1f})"

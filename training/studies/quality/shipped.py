@@ -13,8 +13,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from studies.answers import taught
+from studies.answers.taught import Taught
 from studies.documents import classifier, served, stored
 from studies.documents.data import Document
+from studies.documents.fitting import HeldOut
 from studies.intents import outliers
 from studies.quality import again, limits, pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
@@ -50,6 +53,9 @@ _GOLDEN_TOKENS = 96
 _READER_NOTES = (
     "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on; dev is the",
     "validation part.",
+)
+_READ = Provenance(
+    ("qa_squad (training articles)", "qa_qamr"), "CC BY-SA 4.0 (SQuAD), MIT (QAMR)", "", ""
 )
 WARM_SHARE = 0.12
 """Of a reader's minutes, for QAMR's questions."""
@@ -179,14 +185,37 @@ def outputs_of(
 
 def held_out_of(recipe: HeadRecipe, job: Job) -> confidence.Outputs:
     """Return what layers of a recipe with folds say of the rows that they were not fitted on."""
+    if not recipe.classify.folds:
+        raise RecipeInvalid(f"expected classify.folds in the recipe {recipe.name}, got none")
+    return validated(recipe, job).outputs
+
+
+def validated(recipe: HeadRecipe, job: Job) -> HeldOut:
+    """Return what a recipe's layers say of rows that they were not fitted on, test rows aside."""
     torch.set_num_threads(recipe.threads)
-    checked, read = _checked(recipe, job, list(RowSplit))
-    found = classifier.held_out(
+    checked, read = _checked(recipe, job, [RowSplit.TRAIN, RowSplit.VALIDATION])
+    return classifier.validated(
         recipe, checked, job.on_progress, read=lambda texts: [read[text] for text in texts]
     )
-    if found is None:
-        raise RecipeInvalid(f"expected classify.folds in the recipe {recipe.name}, got none")
-    return found
+
+
+def rows_of(folder: Path, *, data: Path, artifact: Path, work: Path) -> Checked:
+    """Return the rows that a head which reads documents was trained and measured on."""
+    recipe = recipes.parse(heads.load(folder).head.lineage.recipe)
+    job = Job(data, artifact, folder.parent.parent, work, on_progress=lambda _: None)
+    return _checked(recipe, job, [])[0]
+
+
+def texts_of(recipe: HeadRecipe, data: Path) -> dict[str, dict[RowSplit, list[str]]]:
+    """Return the labelled texts of each set of a recipe, by split."""
+    return {
+        name: {
+            split: [str(r.text) for r in group.of(split) if r.label not in _WITHOUT_MEANING]
+            for split in RowSplit
+        }
+        for name in recipe.data.get("sets", ())
+        for group in [_labelled(name, data)]
+    }
 
 
 def _checked(
@@ -253,6 +282,10 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     base = backbone.load(job.artifact)
     config = recipe.answer
     torch.manual_seed(recipe.seed)
+    if job.taught is not None:
+        module = reader.Reader(base, config)
+        backbone.restore(module, load_file(job.taught / taught.WEIGHTS))
+        return _ship_reader(recipe, job, base, module, config, of=Taught.load(job.taught))
     module = reader.Reader(base, config, layers=(config.layers, *config.beside))
     if job.weights is not None:
         space = manifest.load(job.artifact).manifest.space.id
@@ -306,16 +339,24 @@ def _ship_reader(
     module: reader.Reader,
     config: AnswerConfig,
     *,
-    of: str | heads.Head,
+    of: str | heads.Head | Taught,
 ) -> heads.Head:
-    """Choose the thresholds, measure and write: of the digest of rows, or of a head's weights."""
+    """Choose the thresholds, measure and write: of the digest of rows, a head, or a study's run."""
     only = module.only(config.layers)
     dev, rest = (squad.read(job.data, part) for part in (Part.DEV, Part.EVAL))
     encode = EncoderGraph(job.artifact, threads=recipe.threads).encode
     figures = reading.measured(only, base, config, encode=encode, validation=dev, test=rest)
     notes = [*_READER_NOTES, reading.threshold_note(figures)]
-    rows, kept = (of, "") if isinstance(of, str) else (of.lineage.data_sha256, of.version)
-    if not isinstance(of, str):
+    if isinstance(of, str):
+        made = replace(_READ, command=command(recipe), data_sha256=of)
+    elif isinstance(of, Taught):
+        made = Provenance(of.data, of.licence, f"{command(recipe)} --taught RUN", of.data_sha256)
+        notes += ["", of.note]
+    else:
+        own = of.lineage
+        made = Provenance(
+            own.data, own.licence, command(recipe, weights=of.version), own.data_sha256
+        )
         notes += ["", kept_note(of)]
     if figures.relevance is not None:
         notes += ["", reading.relevance_note(figures.relevance)]
@@ -335,12 +376,7 @@ def _ship_reader(
         module=only,
         outputs=("start", "end"),
         samples=[graph.pair_inputs(window.ids, second=window.context_from) for window in samples],
-        provenance=Provenance(
-            ("qa_squad (training articles)", "qa_qamr"),
-            "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
-            command(recipe, weights=kept),
-            rows,
-        ),
+        provenance=made,
         card=shipping.reader(
             {
                 "eval articles": (figures.threshold, figures.test),

@@ -30,7 +30,7 @@ from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
-from verso_training.heads.confidence import fit_platt, fit_stack, thresholds
+from verso_training.heads.confidence import DELTA, fit_platt, fit_stack, thresholds
 from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
@@ -45,6 +45,8 @@ _LEAST = -100.0
 """Margin of a context in which no span can be an answer."""
 _ROUNDS, _ROUNDS_AUROC = 2000, 500
 """Of drawing the texts of questions, for intervals."""
+_PARTS = 10
+_FEWEST_DOCUMENTS = 5
 _FEWEST_JUDGED = 100
 """Right answers, and wrong ones, that a relevance is fitted on at least: it has three numbers.
 Answers that are given, at least, where a threshold is said to keep a share of right ones."""
@@ -404,17 +406,71 @@ def separations(
     return np.array(found)
 
 
+def corrected_by_others(
+    questions: Sequence[Question], answers: Sequence[Answer], cosines: NDArray[np.float32]
+) -> list[Answer] | None:
+    """Return answers whose null scores are corrected as questions about other documents say.
+
+    So what corrects an answer was not fitted on it. Of many documents ten parts are made. None
+    where the others of some part are too few to say it.
+    """
+    part = _documents(questions) % _PARTS
+    found = list(answers)
+    for number in np.unique(part):
+        own, rest = (np.flatnonzero(of).tolist() for of in (part == number, part != number))
+        known = [questions[at] for at in rest], [answers[at] for at in rest]
+        relevance = fit_relevance(*known, cosines[rest]) if rest else None
+        if relevance is None:
+            return None
+        made = corrected([answers[at] for at in own], cosines[own], relevance)
+        for at, one in zip(own, made, strict=True):
+            found[at] = one
+    return found
+
+
 def precise_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float | None:
     """Return the loosest threshold above which ``PRECISION`` of the given answers are right.
 
     It is one that the questions support with a chance of error of ``confidence.DELTA``, not the one
-    that just reaches the share on them, and is never one of those that are reported. None where too
-    few answers are right.
+    that just reaches the share on them, and is never one of those that are reported. Of five or
+    more documents it has to hold where documents are drawn as well: their questions are right
+    together. None where too few answers are right.
     """
     margins, right = _judged(questions, answers)
     least = thresholds(margins, right, alphas=(1.0 - PRECISION,), fewest=_FEWEST_JUDGED)
+    documents = _documents(questions)
+    found = min(least.values(), default=None)
+    if found is not None and documents.max() + 1 >= _FEWEST_DOCUMENTS:
+        drawn = _drawn_threshold(margins, right, documents)
+        found = None if drawn is None else max(found, drawn)
     # an answer is given above a threshold, not at it
-    return min((float(np.nextafter(one, -np.inf)) for one in least.values()), default=None)
+    return None if found is None else float(np.nextafter(found, -np.inf))
+
+
+def _documents(questions: Sequence[Question]) -> NDArray[np.int64]:
+    """Return the number of the document that each question is about. Shape: (N,)."""
+    return np.unique([row.group for row in questions], return_inverse=True)[1]
+
+
+def _drawn_threshold(
+    margins: NDArray[np.float32], right: NDArray[np.bool_], documents: NDArray[np.int64]
+) -> float | None:
+    """Return the loosest threshold that keeps ``PRECISION`` in all but ``DELTA`` of draws of
+    documents, as any stricter one that is tried does."""
+    order = np.argsort(-margins, kind="stable")
+    times = signals.drawn(documents, rounds=_ROUNDS)
+    safe = None
+    for count in range(_FEWEST_JUDGED, len(order), max(1, len(order) // 100)):
+        own = order[:count]
+        given, kept = (
+            np.bincount(documents[own], weights=of, minlength=times.shape[1])
+            for of in (None, right[own])
+        )
+        short = times @ kept < PRECISION * (times @ given)
+        if short.mean() > DELTA:
+            break
+        safe = float(margins[own[-1]])
+    return safe
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float:

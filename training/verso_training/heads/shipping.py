@@ -37,6 +37,7 @@ from verso_core.heads import Calibration, Head, Lineage, Reads, Task
 from verso_training.heads import graph
 from verso_training.heads.backbone import Source
 from verso_training.heads.confidence import Refusals, Report
+from verso_training.heads.confidence.reports import most_errors
 from verso_training.heads.fitting import NO_ROOM
 from verso_training.heads.reader import Marks
 from verso_training.heads.recipe import HeadRecipe
@@ -149,9 +150,17 @@ def accepted_table(report: Report) -> list[str]:
     """Return the coverage and error rate of each threshold."""
     if not report.accepted:
         return ["No threshold: too few calibration rows for any error rate."]
-    rows = ["| errors asked for | accepted | errors among them |", "|---:|---:|---:|"]
+    rows = [
+        "Errors with the upper end of their 95 % interval (Clopper and Pearson).",
+        "",
+        "| errors asked for | accepted | errors among them |",
+        "|---:|---:|---:|",
+    ]
     for rate, (coverage, wrong) in report.accepted.items():
-        rows.append(f"| ≤ {100 * float(rate):g} % | {100 * coverage:.1f} % | {100 * wrong:.1f} % |")
+        count = round(coverage * report.rows)
+        most = most_errors(round(wrong * count), of=count)
+        errors = f"{100 * wrong:.1f} % (≤ {100 * most:.1f})" if count else "none"
+        rows.append(f"| ≤ {100 * float(rate):g} % | {100 * coverage:.1f} % | {errors} |")
     return rows
 
 

@@ -108,7 +108,7 @@ def test_layers_are_fitted_on_all_rows_and_judged_by_folds_held_out(kind: Folds)
     rng = np.random.default_rng(0)
     train = _part({"a": [0, 2] * 8, "b": [0, 2] * 8}, rng)
     validation = _part({"c": [0, 2] * 4 + [1] * 6}, rng)
-    model, held = fit(
+    model, found = fit(
         ClassifyConfig(l2=(1e-3,), buckets=31, iterations=40, folds={"line": kind}),
         train=train,
         validation=validation,
@@ -117,8 +117,13 @@ def test_layers_are_fitted_on_all_rows_and_judged_by_folds_held_out(kind: Folds)
         on_progress=lambda _: None,
         should_stop=lambda: False,
     )
-    assert held is not None
+    assert found is not None
+    held = found.outputs
     assert held.folds is not None
+    assert (found.rows >= 0).tolist() == [one == "c" for one in held.folds]
+    own = found.rows[found.rows >= 0]
+    assert validation.targets[own].tolist() == held.targets[found.rows >= 0].tolist()
+    assert sorted(own) == list(range(len(validation)))
     assert set(held.folds) == ({"a", "b", "c"} if kind is Folds.OTHERS else {"b", "c"})
     # and three folds promise nothing of the next, of a head of one source as well
     assert calibrate(held, None, labels=_LABELS).sources["line"].conformal == {}
@@ -137,16 +142,23 @@ def test_a_source_without_folds_is_fitted_beside_one_that_has_some() -> None:
     rng = np.random.default_rng(0)
     folds = {"a": [0, 1, 2, 3] * 8, "b": [0, 1, 2, 3] * 8}
     train, validation = _part(folds, rng), _part({"c": [0, 1, 2, 3] * 4}, rng)
-    _, held = fit(
-        ClassifyConfig(l2=(1e-3,), buckets=31, iterations=40, folds={"line": Folds.OTHERS}),
-        train=train,
-        validation=validation,
-        labels=("line/down", "line/up", "text/long", "text/short"),
-        seed=0,
-        on_progress=lambda _: None,
-        should_stop=lambda: False,
+    (one, _), (other, found) = (
+        fit(
+            ClassifyConfig(l2=(1e-3,), buckets=31, iterations=40, hidden=4, folds=of),
+            train=train,
+            validation=validation,
+            labels=("line/down", "line/up", "text/long", "text/short"),
+            seed=0,
+            on_progress=lambda _: None,
+            should_stop=lambda: False,
+        )
+        for of in ({}, {"line": Folds.OTHERS})
     )
-    assert held is not None
+    # its layers are those of a head without folds
+    pairs = zip(one.readers[1].parameters(), other.readers[1].parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert found is not None
+    held = found.outputs
     assert held.folds is not None
     text = held.targets >= 2
     # every row of the source with folds, and the validation rows of the other

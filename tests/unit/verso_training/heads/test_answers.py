@@ -161,6 +161,53 @@ def test_of_the_answers_above_the_precise_threshold_enough_are_right() -> None:
     assert reader.precise_threshold([Question("1", "", "", ())] * 99, every[1][:99]) is None
 
 
+def test_a_threshold_is_stricter_where_answers_of_a_document_are_wrong_together() -> None:
+    rng = np.random.default_rng(5)
+    documents, each = 8, 200
+    margins = rng.normal(size=documents * each)
+    worse = np.repeat([0.0, -1.6] * (documents // 2), each)
+    right = rng.random(len(margins)) < 1 / (1 + np.exp(-(2 * margins + worse)))
+
+    def asked(groups: list[str]) -> list[Question]:
+        return [
+            Question(str(n), "", "", ("cat",) if own else (), group)
+            for n, (own, group) in enumerate(zip(right, groups, strict=True))
+        ]
+
+    answers = [Answer("cat", float(margin), 0.0) for margin in margins]
+    apart = [str(n // each) for n in range(len(margins))]
+    mixed = [str(n % documents) for n in range(len(margins))]
+    strict, loose, alone = (
+        reader.precise_threshold(asked(groups), answers)
+        for groups in (apart, mixed, ["one"] * len(margins))
+    )
+    assert strict is not None
+    assert loose is not None
+    assert alone is not None
+    assert strict > loose + 0.1
+    assert loose >= alone
+
+
+def test_what_corrects_an_answer_was_fitted_on_other_documents() -> None:
+    rng = np.random.default_rng(6)
+    count = 1200
+    margins, cosines = rng.normal(size=count), rng.normal(size=count).astype(np.float32)
+    right = rng.random(count) < 1 / (1 + np.exp(-(margins + cosines)))
+    asked = [
+        Question(str(n), "", "", ("cat",) if own else (), str(n % 3)) for n, own in enumerate(right)
+    ]
+    answers = [Answer("cat", float(margin), 0.0) for margin in margins]
+    found = reader.corrected_by_others(asked, answers, cosines)
+    assert found is not None
+    rest = [n for n in range(count) if n % 3]
+    known, others = [asked[n] for n in rest], [answers[n] for n in rest]
+    relevance = reader.fit_relevance(known, others, cosines[rest])
+    first = reader.corrected(answers[::3], cosines[::3], relevance)
+    assert found[::3] == first
+    one = [Question(row.key, "", "", row.answers, "one") for row in asked]
+    assert reader.corrected_by_others(one, answers, cosines) is None
+
+
 def test_a_larger_margin_means_a_larger_probability_that_the_answer_is_right() -> None:
     questions = [Question(str(n), "", "", ("cat",) if n % 3 else ()) for n in range(60)]
     answers = [Answer("cat" if n > 20 else "dog", n / 10, 0.0) for n in range(60)]
