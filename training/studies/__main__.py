@@ -16,8 +16,8 @@ python -m studies distillation --data DIR --artifact models/default --head HEAD 
 python -m studies thresholds --data DIR --artifact models/default HEAD
 python -m studies recalibration --data DIR --artifact models/default --work WORK HEAD
 python -m studies gaps --data DIR --artifact models/default --work WORK HEAD
-python -m studies trials --data DIR --artifact models/default --work WORK HEAD \
-    [--recipes NAME ...] [--most N ...]
+python -m studies trials --data DIR --artifact models/default --work WORK [HEAD] \
+    [--recipes NAME ...] [--most N ...] [--sets SET ...]
 python -m studies baseline --data DIR --artifact models/default --work WORK HEAD
 python -m studies rankings --data DIR --artifact models/default --work WORK HEAD HEAD ...
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
@@ -61,7 +61,6 @@ from studies.quality.report import page
 from studies.tasks import catalogue
 from studies.tasks.pages import missed
 from studies.tasks.pages import page as tasks
-from verso_core import heads
 from verso_core.errors import VersoError
 from verso_training import config, encoder
 from verso_training.heads import shipping
@@ -178,16 +177,19 @@ def _gaps(options: argparse.Namespace) -> None:
 
 def _trials(options: argparse.Namespace) -> None:
     at = {"data": options.data, "artifact": options.artifact, "work": options.work}
-    head = heads.load(options.head).head
-    job = Job(out_dir=options.head.parent.parent, on_progress=lambda _: None, **at)
-    said = shipped.outputs_of(options.head, RowSplit.VALIDATION, **at)
-    found = {"as shipped": HeldOut(said, np.arange(len(said.targets)))}
-    for name, most in itertools.product(options.recipes, options.most):
-        recipe = load_recipe(name)
-        recipe = replace(recipe, classify=replace(recipe.classify, max_chunks=most))
-        found[f"{name}, {most} chunks"] = shipped.validated(recipe, job)
-    figures = trials.compared(found, head.labels)
-    texts = shipped.texts_of(load_recipe(options.recipes[0]), options.data)
+    job = Job(out_dir=options.work, on_progress=lambda _: None, **at)
+    found = {}
+    if options.head is not None:
+        said = shipped.outputs_of(options.head, RowSplit.VALIDATION, **at)
+        found["as shipped"] = HeldOut(said, np.arange(len(said.targets)))
+    recipes = [load_recipe(name) for name in options.recipes]
+    if options.sets:
+        recipes = [replace(one, data={**one.data, "sets": options.sets}) for one in recipes]
+    for recipe, most in itertools.product(recipes, options.most):
+        made = replace(recipe, classify=replace(recipe.classify, max_chunks=most))
+        found[f"{recipe.name}, {most} chunks"] = shipped.validated(made, job)
+    figures = trials.compared(found, shipped.checked(recipes[0], job).labels)
+    texts = shipped.texts_of(recipes[0], options.data)
     counts = trials.chunk_counts(texts, options.artifact)
     print(trials.page(figures, counts, options.most))
     print(
@@ -384,7 +386,7 @@ def _parser() -> argparse.ArgumentParser:
     project = command("gaps", _gaps, "confidence on projects that nothing was fitted on")
     project.add_argument("--artifact", type=Path, required=True)
     project.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    project.add_argument("--recipe", default="log-failures-folds", help="one with folds")
+    project.add_argument("--recipe", default="log-failures", help="one with folds")
     project.add_argument("head", type=Path, help="with these labels: its signal is read")
 
     tried = command("trials", _trials, "which recipe of a head of documents validation rows choose")
@@ -392,7 +394,8 @@ def _parser() -> argparse.ArgumentParser:
     tried.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     tried.add_argument("--recipes", nargs="+", metavar="NAME", default=["log-failures"])
     tried.add_argument("--most", type=int, nargs="+", metavar="N", default=[4, 8, 16])
-    tried.add_argument("head", type=Path, help="the head that ships, which gains are over")
+    tried.add_argument("--sets", nargs="+", metavar="SET", help="of these, without a head")
+    tried.add_argument("head", type=Path, nargs="?", help="that ships, which gains are over")
 
     words = command("baseline", _baseline, "a head of documents beside a TF-IDF of each source")
     words.add_argument("--artifact", type=Path, required=True)

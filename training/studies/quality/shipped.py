@@ -202,7 +202,11 @@ def validated(recipe: HeadRecipe, job: Job) -> HeldOut:
 def rows_of(folder: Path, *, data: Path, artifact: Path, work: Path) -> Checked:
     """Return the rows that a head which reads documents was trained and measured on."""
     recipe = recipes.parse(heads.load(folder).head.lineage.recipe)
-    job = Job(data, artifact, folder.parent.parent, work, on_progress=lambda _: None)
+    return checked(recipe, Job(data, artifact, folder.parent.parent, work, lambda _: None))
+
+
+def checked(recipe: HeadRecipe, job: Job) -> Checked:
+    """Return the rows of a recipe for documents, as a training takes them."""
     return _checked(recipe, job, [])[0]
 
 
