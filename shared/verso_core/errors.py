@@ -6,8 +6,9 @@
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
     │   ├── SpaceMismatch              ├── QuestionTooLong     ├── TrainingDataInvalid
-    │   ├── DocumentsRefused           ├── EncodingUnsupported ├── KindUnsupported
-    │   ├── BatchEmpty
+    │   ├── DocumentsRefused           ├── EncodingUnsupported ├── BatchEmpty
+    │   ├── KindUnsupported
+    │   │   └── PartitionedUnsupported
     │   └── FileUnreadable             no text can be read from a file
     │       ├── FileUnsupported        ├── FileEncrypted       ├── FileWithoutText
     │       └── FileTooLarge
@@ -143,6 +144,10 @@ class EncodingUnsupported(RequestInvalid):
 
 class KindUnsupported(RequestInvalid):
     """Raised when a collection is asked for what its kind cannot do."""
+
+
+class PartitionedUnsupported(KindUnsupported):
+    """Raised when a collection of several partitions is asked for what needs it on one ledger."""
 
 
 class FileUnreadable(RequestInvalid):

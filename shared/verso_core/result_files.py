@@ -37,7 +37,7 @@ SHARDS: Final = tuple(f"{n:02x}" for n in range(256))
 
 _REFERENCE = struct.Struct("<BQ32s")
 _MAGIC = 0x57
-_JOB = re.compile(r"[0-9a-f]{32}(?:-[a-z][a-z0-9]{0,15})?")
+_JOB = re.compile(r"[0-9a-f]{32}(?:_[a-z0-9_]{1,190})?(?:-[a-z][a-z0-9]{0,15})?")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ASKED_AT_ONCE = 512
 

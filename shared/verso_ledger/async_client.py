@@ -10,6 +10,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.jobs.collections import Partitioned
 from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import pages, scrub
@@ -299,8 +300,9 @@ class AsyncLedger:
                 pipe.smembers(key("hidden"))
                 pipe.hgetall(key("shut"))
                 pipe.hgetall(key("came"))
+                pipe.hgetall(key("partitioned"))
                 pipe.time()
-                rows, aliases, hidden, shut, came, clock = await pipe.execute()
+                rows, aliases, hidden, shut, came, partitioned, clock = await pipe.execute()
         found = collection_rows.collections(rows, aliases=aliases, hidden=hidden)
         return Listed(
             {name: one.model_copy(update={"name": name}) for name, one in found.items()},
@@ -311,6 +313,10 @@ class AsyncLedger:
                 if scalars.is_fenced(shut.get(f"n:{name}".encode()), now_s=clock[0])
             ),
             {scalars.text(name): earlier(row) for name, row in came.items()},
+            {
+                scalars.text(name): Partitioned.model_validate_json(row)
+                for name, row in partitioned.items()
+            },
         )
 
     async def documents(

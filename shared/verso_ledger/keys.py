@@ -96,6 +96,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     placements  -                    hash, of the home ledger: collection -> name of the ledger that
                                      new collections of this name are made on
     draining    -                    set, of the home ledger: ledgers that get no new collection
+    partitioned -                    hash, of the home ledger: collection of several partitions ->
+                                     how many, whose it is, and what is done with it, as JSON
     moves       -                    hash: collection -> its newest move to another ledger as JSON
     shut        -                    hash: n:collection, o:own name -> until when nothing is written
                                      as it moves to another ledger, or which one it has moved to
@@ -137,7 +139,7 @@ _SINGLE: Final = (
     "orphans", "rewritten", "staged", "replicated", "shut", "tracked", "moves", "receiving", "came",
     "arriving", "ages",
 )  # fmt: skip
-_NO_STEPS: Final = ("named", "placements", "draining")
+_NO_STEPS: Final = ("named", "placements", "draining", "partitioned")
 """Single keys that no script uses: each name in its table costs every step."""
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -113,7 +113,8 @@ class NewJob:
     of a collection, that are accepted with the job: if one of them was accepted within the last
     ``identity_s`` seconds, the job is not. ``moved``: the source that its lines are of.
     ``collection``: the one that the job concerns, whose ledger takes it in. ``others``: more that
-    it concerns, on the same ledger.
+    it concerns, on the same ledger. ``parts``: where the slices are of several partitions, those of
+    each by its name, which may be on several ledgers.
     """
 
     kind: Kind
@@ -135,6 +136,7 @@ class NewJob:
     moved: Moved | None = None
     collection: str | None = None
     others: Sequence[str] = ()
+    parts: Mapping[str, Sequence[SliceSpec]] = field(default_factory=dict)
 
     @property
     def concerned(self) -> list[str]:
@@ -167,6 +169,8 @@ class JobRecord:
 
     ``done`` counts slices that reached their end, ``n_ok`` and ``n_err`` items; once the job has
     ended ``n_ok + n_err == items``. ``attempts`` is the greatest number of claims of one slice.
+    ``parts`` are the jobs of a group that this describes, each with its number of slices, whose
+    slices are one list here.
     """
 
     job_id: str
@@ -186,6 +190,15 @@ class JobRecord:
     attempts: int
     error: ErrorBody | None
     urgency: int = URGENCY
+    parts: tuple[tuple[str, int], ...] = ()
+
+    def place(self, number: int) -> tuple[str, int]:
+        """Return the job that has a slice, and the number that the slice has there."""
+        for job_id, slices in self.parts:
+            if number < slices:
+                return job_id, number
+            number -= slices
+        return self.job_id, number
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from verso_core.jobs.fitting import Fitting, GenerationState
 from verso_core.jobs.models import (
@@ -22,11 +24,15 @@ from verso_core.jobs.models import (
     Precision,
     SearchMode,
     SearchSetting,
+    StoredName,
     StrictModel,
     TextPolicy,
 )
 from verso_core.record import Codec
 
+MAX_PARTITIONS = 64
+"""Most partitions of a collection."""
+_HASH_BITS = 64  # of an id, by which documents are spread
 MAX_INDEXES = 16
 """Most metadata fields of a collection that are indexed."""
 Indexes = Annotated[
@@ -54,7 +60,7 @@ class Collection(StrictModel):
     name it: that of a deleted generation of fitted tables is empty, and is used again.
     """
 
-    name: Name
+    name: StoredName
     precision: Precision
     text_policy: TextPolicy
     space: str
@@ -72,6 +78,48 @@ class Collection(StrictModel):
     fitting: Fitting = Field(default_factory=Fitting)
     kind: CollectionKind = CollectionKind.DOCUMENTS
     auto_fit: bool = True
+    partitions: int = Field(default=1, exclude=True, description="never stored: a ledger has one")
+
+
+class Stage(StrEnum):
+    """What is done with a collection of partitions; only a live one is served."""
+
+    MAKING = "making"
+    LIVE = "live"
+    DELETING = "deleting"
+
+
+class Partitioned(BaseModel):
+    """What the home ledger keeps of a collection of partitions."""
+
+    model_config = ConfigDict(frozen=True)
+
+    partitions: int
+    owner: str | None = None
+    stage: Stage = Stage.MAKING
+
+
+def partition_names(collection: str, partitions: int) -> list[str]:
+    """Return the names of a collection's partitions, by number.
+
+    A dot is in no name that users give.
+    """
+    return [f"{collection}.{number}" for number in range(partitions)]
+
+
+def collection_of_partition(name: str) -> str | None:
+    """Return the collection that a name is a partition of; None if it is no partition's."""
+    collection, dot, _ = name.rpartition(".")
+    return collection if dot else None
+
+
+def partition_of(document: str, partitions: int) -> int:
+    """Return the number of the partition that has a document, or would have it.
+
+    The range of a 64-bit hash of the id is cut into equal parts.
+    """
+    digest = hashlib.blake2b(document.encode(), digest_size=_HASH_BITS // 8).digest()
+    return int.from_bytes(digest) * partitions >> _HASH_BITS
 
 
 class CollectionSettings(Params):
@@ -108,10 +156,18 @@ class CollectionRequest(CollectionSettings):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+    partitions: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_PARTITIONS,
+        description="documents are spread over so many by a hash of their ids, each on one ledger",
+    )
+
 
 class CollectionParams(CollectionSettings):
     """Settings of a collection to create, and the tenant that it will belong to."""
 
+    name: StoredName
     owner: str | None = None
 
 
@@ -163,11 +219,15 @@ class CollectionInfo(ItemResult):
     retention_days: float | None = None
     kind: CollectionKind = CollectionKind.DOCUMENTS
     auto_fit: bool = True
+    partitions: int | None = Field(default=None, description="null of one that has none")
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
         """Return the fields that a collection has."""
-        return {name: getattr(collection, name) for name in CollectionInfo.model_fields}
+        found = {name: getattr(collection, name) for name in CollectionInfo.model_fields}
+        if collection.partitions == 1:
+            del found["partitions"]
+        return found
 
     @classmethod
     def of(cls, collection: Collection) -> CollectionInfo:
@@ -282,6 +342,7 @@ class Statistics(ItemResult):
     retention_days: float | None = None
     kind: CollectionKind | None = None
     auto_fit: bool | None = None
+    partitions: int | None = Field(default=None, description="null of one that has none")
     lines: LineStatistics | None = Field(default=None, description="of a log collection")
 
 

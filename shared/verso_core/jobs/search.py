@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,21 +20,24 @@ from verso_core.jobs.models import (
     Params,
     RecordText,
     SearchMode,
+    StoredName,
     Text,
     needs,
     one_of,
 )
 from verso_core.texts import Metadata
 
+DENSE_SHARE = 0.5
+"""What the vector's cosine counts where vectors and words are compared, in [0, 1]."""
 RERANK_SHARE = 0.4
 """Default share of a head's score in a reranked search; chosen on training questions
 (docs/research/search-quality.md)."""
 
 
-class SearchParams(Params):
+class SearchOptions(Params):
     """How a search is done: every option that its request and its slice share."""
 
-    collection: Name = "default"
+    collection: StoredName = "default"
     limit: int = Field(default=10, ge=1, le=1000)
     mode: SearchMode | None = Field(
         default=None, description="by default as the collection's setting says"
@@ -60,7 +64,18 @@ class SearchParams(Params):
         return min(super().cost(item), WINDOW_COST) + read + scored
 
 
-class SearchRequest(SearchParams):
+class SearchParams(SearchOptions):
+    """How a search is done, and what partitions of one collection are told of each other."""
+
+    count_words: bool = Field(
+        default=False, description="only tell how many chunks have each word of the query"
+    )
+    rarity: dict[str, float] | None = Field(
+        default=None, description="what each word counts more, or less, than here, by its hash"
+    )
+
+
+class SearchRequest(SearchOptions):
     """Body of ``POST /v1/search``: exactly one of ``query``, ``vector`` and ``id``."""
 
     model_config = ConfigDict(
@@ -84,7 +99,7 @@ class SearchRequest(SearchParams):
 
     def params(self, mode: SearchMode) -> SearchParams:
         """Return the params of the request's slice, with the given mode."""
-        options = {name: getattr(self, name) for name in SearchParams.model_fields}
+        options = {name: getattr(self, name) for name in SearchOptions.model_fields}
         for option in ("explain", "lines"):
             if not options[option]:
                 del options[option]  # the slice has the same bytes as before the option existed
@@ -103,6 +118,14 @@ class SearchItem(Item):
     chunk: int | None = None
 
 
+class Scale(OpenModel):
+    """What a hybrid search spreads cosines and weights over: those of all that it compares."""
+
+    lowest: float = Field(description="cosine")
+    highest: float = Field(description="cosine")
+    heaviest: float = Field(description="weight of the words")
+
+
 class Explanation(OpenModel):
     """The parts of a hit's score, as far as its search has them."""
 
@@ -111,6 +134,7 @@ class Explanation(OpenModel):
     fused: float | None = Field(default=None, description="hybrid: both joined, 0..1")
     rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
     rerank_share: float | None = Field(default=None, description="what the head's score counts")
+    scale: Scale | None = Field(default=None, description="hybrid: what the two are joined on")
 
 
 class StatementLine(Text):
@@ -146,10 +170,23 @@ class Hit(RecordText):
     lines: tuple[StatementLine, ...] = Field(default=(), description="the newest of them")
 
 
+class Words(OpenModel):
+    """How often the words of a query are in a collection; a word is named by its hash."""
+
+    chunks: int = Field(description="in all")
+    having: dict[str, float] = Field(description="chunks that have the word")
+
+    def rarity(self, word: str) -> float:
+        """Return what a word counts in BM25, as the vector store reckons it (Lucene's idf, > 0)."""
+        have = self.having.get(word, 0.0)
+        return math.log((self.chunks - have + 0.5) / (have + 0.5) + 1)
+
+
 class Hits(ItemResult):
     """What one query found, best hit first."""
 
     hits: tuple[Hit, ...]
+    words: Words | None = Field(default=None, description="where only they were asked for")
 
 
 class Found(OpenModel):

@@ -23,6 +23,7 @@ from verso_core.errors import (
     MigrationRefused,
 )
 from verso_core.jobs import Collection, CollectionKind, TextPolicy
+from verso_core.jobs.collections import Partitioned
 from verso_core.jobs.moves import Move, MoveStage
 from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.open_slices import OpenSlices
@@ -55,12 +56,14 @@ class Listed:
         moved: those that another ledger has by now, or gets at this moment.
         fenced: those whose writes wait, as they are about to move.
         came: where collections were before they came here, by name.
+        partitioned: collections of several partitions; the home ledger lists those of all ledgers.
     """
 
     collections: Mapping[str, Collection]
     moved: frozenset[str] = frozenset()
     fenced: frozenset[str] = frozenset()
     came: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
+    partitioned: Mapping[str, Partitioned] = field(default_factory=dict)
 
 
 def earlier(row: bytes | None) -> list[Earlier]:

@@ -4,6 +4,9 @@ A collection is on the ledger that has it, whatever is kept here. A placement de
 collection is made that no ledger has yet, so that two gateways never make one name on two ledgers;
 it stays when the collection is deleted. It also says which ledger has a collection while that
 ledger does not answer.
+
+Of a collection of several partitions each partition is placed as any collection is. What is kept
+here besides says that they are one: how many there are, and whether all are there.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
+from verso_core.jobs.collections import Partitioned
 from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -53,6 +57,31 @@ class Placements:
         """Place a collection again, if it is placed as seen; return the ledger it is placed on."""
         args: list[scalars.Arg] = [key("placements"), collection, seen, ledger]
         return scalars.text(await self._run("place_again", args))
+
+    async def note(self, collection: str, state: Partitioned, *, new: bool = False) -> bool:
+        """Note the state of a collection of partitions; return whether it was.
+
+        Args:
+            collection: its name.
+            state: what it is from now on.
+            new: only if nothing is noted of it.
+        """
+        row = state.model_dump_json()
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                write = pipe.hsetnx if new else pipe.hset
+                write(key("partitioned"), collection, row)
+                self._replicas.ask(pipe)
+                replies = self._replicas.check(await pipe.execute())
+        return bool(replies[0]) or not new
+
+    async def forget(self, collection: str) -> None:
+        """Remove the note of a collection of partitions, none of which is left."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hdel(key("partitioned"), collection)
+                self._replicas.ask(pipe)
+                self._replicas.check(await pipe.execute())
 
     async def drained(self) -> frozenset[str]:
         """Return the names of the ledgers that get no new collection."""

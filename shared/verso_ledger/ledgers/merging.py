@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from verso_core.errors import LedgerUnavailable, RequestInvalid
+from verso_core.errors import JobUnknown, LedgerUnavailable, RequestInvalid
 from verso_core.jobs import Kind, Queue, Status
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.ledgers.router import Ledgers
 from verso_ledger.models import Backlog, DeadLetter, Depth, Health, JobRecord
+from verso_ledger.names import group_of
 from verso_ledger.pages import Page
 
 _AGAIN_S = 1.0
@@ -49,11 +50,36 @@ async def jobs(
     """
 
     async def read(ledger: AsyncLedger, *, after: str | None) -> Page[JobRecord]:
-        return await ledger.jobs(
+        page = await ledger.jobs(
             tenant, after=after, limit=limit, statuses=statuses, kinds=kinds, reads=reads
         )
+        return await _with_groups(ledgers, page)
 
     return await _page(ledgers, read, after=after, limit=limit, when=lambda job: job.created)
+
+
+async def _with_groups(ledgers: Ledgers, page: Page[JobRecord]) -> Page[JobRecord]:
+    """Return a page of a ledger's jobs with each group that one of them leads in its place."""
+    kept = [
+        (row, place) for row, place in zip(page.rows, page.places, strict=True) if leads(row.job_id)
+    ]
+    rows = [await whole(ledgers, row) for row, _ in kept]
+    return Page(rows, page.cursor, [place for _, place in kept])
+
+
+def leads(job_id: str) -> bool:
+    """Whether users know a job by its id: it is alone, or leads its group."""
+    group = group_of(job_id)
+    return not group or next(iter(group.values())) == job_id
+
+
+async def whole(ledgers: Ledgers, record: JobRecord) -> JobRecord:
+    """Return the group that a job is of, or the job; as it is while a ledger is away."""
+    if not group_of(record.job_id):
+        return record
+    with suppress(LedgerUnavailable, JobUnknown):
+        return await ledgers.of_job(record.job_id).job(record.job_id)
+    return record
 
 
 async def dead(ledgers: Ledgers, tenant: str, *, after: str | None, limit: int) -> Page[DeadLetter]:
@@ -145,7 +171,7 @@ async def changes(
                 coming: Any = ledger.changes(tenant, kinds=chosen, reads=reads)
                 async with aclosing(coming) as stream:
                     async for changed in stream:
-                        await queue.put(changed)
+                        await queue.put(await _groups(ledgers, changed))
             except LedgerUnavailable:
                 ledgers.failed(ledger)
                 await queue.put(None)
@@ -158,6 +184,13 @@ async def changes(
     finally:
         for task in following:
             task.cancel()
+
+
+async def _groups(ledgers: Ledgers, changed: Sequence[JobRecord] | None) -> list[JobRecord] | None:
+    if changed is None:
+        return None
+    found = [await whole(ledgers, one) for one in changed]
+    return list({one.job_id: one for one in found}.values())
 
 
 async def health(ledgers: Ledgers) -> Health:

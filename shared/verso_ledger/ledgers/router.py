@@ -21,24 +21,29 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from verso_core.errors import CollectionBusy, JobUnknown, LedgerUnavailable
 from verso_core.jobs import Collection, Kind
+from verso_core.jobs.collections import Partitioned
 from verso_core.settings import LedgerAddress
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.collections.moves import REMEMBERED_S, Listed
 from verso_ledger.durability import Server
+from verso_ledger.ledgers.groups import JobGroup
 from verso_ledger.models import NewJob
-from verso_ledger.names import ledger_of
+from verso_ledger.names import group_of, ledger_of
 
 _PROBE_S = 1.0
 _SERVER_S = 1.0
 _LIKE = 0.95
 """Ledgers with so large a part of the most free memory count as equal: the one with the fewest
 collections is chosen, so that many new ones do not all go to one."""
+_ENOUGH = 0.5
+"""The same for partitions of one collection, which are on as many ledgers as there are."""
 _AT_HOME = frozenset({Kind.TRAIN, Kind.MODELS})
 """Kinds without a collection whose parts follow the home ledger."""
 
@@ -65,6 +70,8 @@ class Ledgers:
         self._held: dict[str, Listed] = {}
         self._where: dict[str, AsyncLedger] = {}
         self._draining: frozenset[str] = frozenset()
+        self.partitioned: Mapping[str, Partitioned] = {}
+        """Collections of several partitions, as the home ledger listed them last."""
         self._away: dict[str, asyncio.Task[None]] = {}
         self._turns = itertools.count()
         self._servers: dict[str, Server] = {}
@@ -114,8 +121,20 @@ class Ledgers:
         for one in self.all:
             one.release()
 
-    def of_job(self, job_id: str) -> AsyncLedger:
-        """Return the ledger that has a job.
+    def of_job(self, job_id: str) -> AsyncLedger | JobGroup:
+        """Return the ledger that has a job; the group that the job is of, if it is of one.
+
+        Raises:
+            JobUnknown: there is no ledger of a name that the id says.
+        """
+        group = group_of(job_id)
+        if not group:
+            return self.having(job_id)
+        parts = [(self.having(own), own) for own in group.values()]
+        return JobGroup(parts, failed=self.failed)
+
+    def having(self, job_id: str) -> AsyncLedger:
+        """Return the ledger that has this very job.
 
         Raises:
             JobUnknown: there is no ledger of the name that the id says.
@@ -172,6 +191,29 @@ class Ledgers:
             self.home, lambda home: home.placements.replace(name, removed, chosen.name)
         )
 
+    async def place_apart(self, names: Sequence[str]) -> None:
+        """Place the partitions of a new collection: evenly, over ledgers with enough free memory.
+
+        Raises:
+            LedgerUnavailable: the home ledger does not answer, or there is no ledger to choose.
+        """
+        if not self.several:
+            return
+        await self.collections()
+        beside: Counter[str] = Counter()
+        for name in names:
+            beside[await self._place_beside(name, beside)] += 1
+
+    async def _place_beside(self, name: str, beside: Mapping[str, int]) -> str:
+        """Place a partition, unless it is placed; return the name of its ledger."""
+        if (found := self._where.get(name)) is not None:
+            return found.name
+        placed = await self._ask(self.home, lambda home: home.placements.of(name))
+        if placed is not None:
+            return placed
+        chosen = await self._roomiest(beside, like=_ENOUGH)
+        return await self._ask(self.home, lambda home: home.placements.place(name, chosen.name))
+
     async def for_job(self, job: NewJob) -> AsyncLedger:
         """Return the ledger that takes a job in: the one that its id says, if it has one.
 
@@ -181,7 +223,7 @@ class Ledgers:
         if not self.several:
             return self.home
         if job.job_id is not None:
-            return self.of_job(job.job_id)
+            return self.having(job.job_id)
         if job.kind is Kind.COLLECTION_CREATE and job.collection is not None:
             return await self.for_new(job.collection)
         if job.collection is not None:
@@ -291,7 +333,7 @@ class Ledgers:
         return found
 
     async def collections(self) -> dict[str, Collection]:
-        """Return all collections by the name that users know, in order.
+        """Return all collections of the ledgers by name, in order, and each partition as one.
 
         Those of a ledger that is away are as they were read last.
 
@@ -299,8 +341,11 @@ class Ledgers:
             LedgerUnavailable: no ledger answers.
         """
         if not self.several:
-            return await self.home.collections()
+            listed = await self.home.listed()
+            self.partitioned = listed.partitioned
+            return dict(listed.collections)
         self._held |= await self.each(lambda one: one.listed())
+        self.partitioned = self._held.get(self.home.name, _NONE).partitioned
         with suppress(LedgerUnavailable):  # that of before holds while the home ledger is away
             if self.home.name not in self._away:
                 self._draining = await self._ask(self.home, lambda home: home.placements.drained())
@@ -362,16 +407,23 @@ class Ledgers:
             self._asked_at = time.monotonic()
         return self._servers
 
-    async def _roomiest(self) -> AsyncLedger:
+    async def _roomiest(
+        self, beside: Mapping[str, int] | None = None, *, like: float = _LIKE
+    ) -> AsyncLedger:
         """Return the ledger with the most free memory of those that new collections may go to.
+
+        Args:
+            beside: partitions of the same collection by ledger, which should lie apart.
+            like: ledgers with so large a part of the most free memory count as equal.
 
         Raises:
             LedgerUnavailable: there is none.
         """
         free = await self._free()
         most = max(free.values())
-        alike = [name for name, left in free.items() if left >= most * _LIKE]
-        return self._all[min(alike, key=self.holds)]
+        alike = [name for name, left in free.items() if left >= most * like]
+        near = beside or {}
+        return self._all[min(alike, key=lambda name: (near.get(name, 0), self.holds(name)))]
 
     async def _free(self, *, but: str | None = None) -> dict[str, int]:
         free = {

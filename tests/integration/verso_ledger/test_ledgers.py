@@ -13,6 +13,7 @@ from tests.conftest import ValkeyServer
 
 from verso_core.errors import JobUnknown, LedgerMisnamed, LedgerUnavailable, RequestInvalid
 from verso_core.jobs import Collection, Kind
+from verso_core.jobs.collections import Partitioned, Stage, partition_names
 from verso_core.jobs.moves import MoveStage
 from verso_core.settings import LedgerAddress
 from verso_ledger import AsyncLedger, Ledger, Ledgers, NewJob, WorkSubscriber
@@ -22,7 +23,7 @@ from verso_ledger.ledgers import merging
 from verso_ledger.ledgers.index import LedgerIndex
 from verso_ledger.ledgers.webhooks import WebhooksOfAll
 from verso_ledger.models import JobRecord
-from verso_ledger.names import ledger_of, new_job_id
+from verso_ledger.names import group_ids, group_of, ledger_of, new_job_id
 from verso_ledger.pages import Page
 
 
@@ -353,3 +354,69 @@ def test_many_that_wait_for_a_move_read_the_lists_together(
         await ledgers.close()
 
     asyncio.run(run())
+
+
+def test_partitions_of_a_collection_are_placed_apart(
+    pair: Pair, new_collection: Callable[..., Collection]
+) -> None:
+    """Evenly, and not on a ledger that is drained; those that are placed stay where they are."""
+
+    async def run() -> None:
+        ledgers = pair.ledgers()
+        names = partition_names("parted", 4)
+        await ledgers.place_apart(names[:3])
+        await ledgers.place_apart(names)
+        placed = [(await ledgers.for_new(name)).name for name in names]
+        assert sorted(placed) == ["b", "b", "home", "home"]
+        for name, ledger in zip(names, placed, strict=True):
+            pair.sync[ledger].documents.collection_put(new_collection(name))
+        await ledgers.place_apart(names)
+        assert [(await ledgers.of_collection(name)).name for name in names] == placed
+        await ledgers.home.placements.drain("b", drained=True)
+        others = partition_names("others", 3)
+        await ledgers.place_apart(others)
+        assert {(await ledgers.for_new(name)).name for name in others} == {"home"}
+        await ledgers.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_noted_of_a_collection_of_partitions_is_listed_until_it_is_forgotten(
+    pair: Pair,
+) -> None:
+    async def run() -> None:
+        ledgers = pair.ledgers()
+        state = Partitioned(partitions=3, owner="t")
+        placements = ledgers.home.placements
+        assert await placements.note("c", state, new=True)
+        assert not await placements.note("c", Partitioned(partitions=5), new=True)
+        await ledgers.collections()
+        assert ledgers.partitioned == {"c": state}
+        live = state.model_copy(update={"stage": Stage.LIVE})
+        assert await placements.note("c", live)
+        pair.servers["home"].kill()
+        await ledgers.collections()  # what was read last holds while the home ledger is away
+        await ledgers.collections()
+        assert ledgers.partitioned == {"c": state}
+        pair.servers["home"].start()
+        while ledgers.away:  # noqa: ASYNC110 - what ends it is in the router
+            await asyncio.sleep(0.1)
+        await ledgers.collections()
+        assert ledgers.partitioned == {"c": live}
+        await placements.forget("c")
+        await ledgers.collections()
+        assert ledgers.partitioned == {}
+        await ledgers.close()
+
+    asyncio.run(run())
+
+
+def test_ids_of_a_group_name_each_other(pair: Pair) -> None:
+    ids = group_ids(["b", "home", "c1"])
+    assert list(ids) == ["b", "home", "c1"]
+    assert [ledger_of(one) for one in ids.values()] == ["b", "home", "c1"]
+    assert all(group_of(one) == ids for one in ids.values())
+    assert [merging.leads(one) for one in ids.values()] == [True, False, False]
+    assert group_of(new_job_id("b")) == group_of(new_job_id("home")) == {}
+    with pytest.raises(JobUnknown):
+        pair.ledgers().of_job(ids["home"])
