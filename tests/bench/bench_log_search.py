@@ -44,9 +44,9 @@ from verso_codecs.logs import parsing
 from verso_codecs.logs.headers import message
 from verso_codecs.logs.shapes import Shapes, masked
 from verso_core.jobs import Precision
+from verso_core.jobs.search import DENSE_SHARE
 from verso_standalone import sample
 from verso_standalone.stack import find_artifact
-from verso_worker.records.fusion import DENSE_SHARE
 from verso_worker.records.space import Space, Vector
 from verso_worker.rules.grouping.templates import SIMILAR, WORDS, Miner
 from verso_worker.stores.bm25 import Bm25

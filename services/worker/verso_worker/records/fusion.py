@@ -6,8 +6,8 @@ For the candidates of both searches, each scored by both, exactly:
 
 (convex combination after min-max normalisation: Bruch, Gai & Ingber 2023, eq. 4 and section 4.1;
 the lowest possible BM25 weight is known, it is 0, so it need not be looked for). Unlike reciprocal
-rank fusion it keeps how far apart two candidates are. ``A`` was chosen on questions that no figure
-of docs/research/search-quality.md uses.
+rank fusion it keeps how far apart two candidates are. ``A`` is ``DENSE_SHARE``; it was chosen on
+questions that no figure of docs/research/search-quality.md uses.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_core.jobs.search import DENSE_SHARE, Scale
 from verso_worker.records.points import Candidates, Hit, best, widened_limit
 from verso_worker.records.space import Space, Vector
-
-DENSE_SHARE = 0.5
-"""A: what the vector's cosine counts, in [0, 1]."""
 
 DEPTH = 100
 """Candidates asked of each search at least: the lowest of them is the scale's lower end."""
@@ -75,6 +73,11 @@ def fused(
         limit=limit,
         cosines=cosines.tolist(),
         weights=lexical.tolist(),
+        scale=Scale(
+            lowest=float(cosines.min()),
+            highest=float(cosines.max()),
+            heaviest=float(lexical.max()),
+        ),
     )
 
 

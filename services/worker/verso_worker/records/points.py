@@ -31,6 +31,7 @@ import numpy as np
 
 from verso_core.errors import CollectionUnknown, IdInvalid, VectorInvalid
 from verso_core.jobs.filters.nodes import EXACT_BELOW, ID, TIME, path_of
+from verso_core.jobs.search import Scale
 from verso_core.texts import Scalar, check_metadata, values_of
 from verso_worker.records.space import Space, Stored, Vector
 
@@ -51,7 +52,7 @@ CHUNK = "chunk"
 
 _TRUE, _FALSE, _INTEGER, _MARK = "\x01true", "\x01false", "\x01i", "\x01"
 _OWN = {TIME: "t", ID: "d", CHUNK: "n"}
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?:\.[0-9]{1,2})?")
 _UNSAFE = re.compile(r'[%"\\]')
 
 
@@ -136,7 +137,8 @@ class Hit:
 
     ``score`` is the cosine to the query, in [-1, 1]; of a search by terms their BM25 weight, >= 0;
     of one by both, what :mod:`verso_worker.records.fusion` makes of the two, in [0, 1]. ``cosine``
-    and ``weight`` are the parts of it that the search had.
+    and ``weight`` are the parts of it that the search had. ``scale``, of a search by both,
+    is that of its candidates.
     """
 
     id: UUID
@@ -144,6 +146,7 @@ class Hit:
     payload: dict[str, Any]
     cosine: float | None = None
     weight: float | None = None
+    scale: Scale | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +166,8 @@ def check_name(name: str) -> str:
     """Check a collection's name, which becomes a folder's, and return it.
 
     Raises:
-        IdInvalid: it is not 1..64 of a-z, 0-9, ``_`` and ``-``, starting with a letter or digit.
+        IdInvalid: it is not 1..64 of a-z, 0-9, ``_`` and ``-``, starting with a letter or digit;
+            behind it a partition's name has a dot and a number.
     """
     if _NAME.fullmatch(name) is None:
         raise IdInvalid(f"expected a collection name of 1..64 of a-z0-9_-, got {name!r}")
@@ -269,6 +273,7 @@ def best(
     limit: int,
     cosines: Sequence[float] | None = None,
     weights: Sequence[float] | None = None,
+    scale: Scale | None = None,
 ) -> list[Hit]:
     """Return the candidates of the highest scores, best first, equal ones by id.
 
@@ -278,6 +283,7 @@ def best(
         limit: most hits to return.
         cosines: one for each candidate, of a search by a vector.
         weights: the BM25 weight of each candidate, of a search by terms.
+        scale: of a search by both.
     """
     order = sorted(range(len(found.ids)), key=lambda n: (-scores[n], found.ids[n].bytes))
     return [
@@ -287,6 +293,7 @@ def best(
             unpacked(found.payloads[n]),
             cosine=None if cosines is None else cosines[n],
             weight=None if weights is None else weights[n],
+            scale=scale,
         )
         for n in order[:limit]
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,12 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.jobs.models import record_name, text_field
-from verso_core.jobs.search import Explanation, Hits
+from verso_core.jobs.search import Explanation, Hits, Words
 from verso_core.jobs.search import Hit as FoundHit
 from verso_core.record import point_ids
 from verso_worker.records import fusion
 from verso_worker.records.outputs import Timings
-from verso_worker.records.points import Hit, Terms
+from verso_worker.records.points import NO_TERMS, Hit, Terms
 from verso_worker.records.space import Space, Vector, read_unit
 from verso_worker.rules import located
 from verso_worker.rules.ports.models import Models
@@ -59,8 +60,13 @@ class Search:
         found: dict[int, Hits | Failed] = {}
         for index, item in work.accepted.items():
             try:
+                if asked.count_words:
+                    with timings.phase("store"):
+                        words = self._words(collection, item)
+                    found[index] = Hits(hits=(), words=words)
+                    continue
                 with timings.phase("infer"):
-                    query, terms = self._asked(collection, item, asked.mode or SearchMode.DENSE)
+                    query, terms = self._asked(collection, item, asked)
             except VersoError as error:
                 if error.retryable:
                     raise
@@ -92,12 +98,38 @@ class Search:
         return Result(items)
 
     def _asked(
-        self, collection: Collection, item: SearchItem, mode: SearchMode
+        self, collection: Collection, item: SearchItem, asked: SearchParams
     ) -> tuple[Vector | None, Terms | None]:
         """Return the vector of a query, its terms, or both, as the mode of the search needs."""
+        mode = asked.mode or SearchMode.DENSE
         query = None if mode is SearchMode.SPARSE else self.query(collection, item)
         terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.data or b"")
+        if terms is not None and asked.rarity is not None:
+            weights = zip(terms.ids, terms.weights, strict=True)
+            terms = Terms(
+                terms.ids, tuple(asked.rarity.get(str(one), 1.0) * n for one, n in weights)
+            )
         return query, terms
+
+    def _words(self, collection: Collection, item: SearchItem) -> Words:
+        """Return how many chunks have each word of a query.
+
+        The store does not tell it. What a word alone weighs in a chunk, beside the weight that is
+        stored there, is how rare the store holds it to be (:meth:`Words.rarity`).
+        """
+        chunks = self.vectors.count(collection.name)
+        having = {}
+        for word in self.lexicon.query(item.data or b"").ids:
+            alone = Terms((word,), (1.0,))
+            hits = self.vectors.search(collection.name, None, terms=alone, limit=1, where=None)
+            having[str(word)] = 0.0
+            for hit in hits:
+                stored = self.vectors.terms(collection.name, [hit.id]).get(hit.id, NO_TERMS)
+                kept = dict(zip(stored.ids, stored.weights, strict=True)).get(word)
+                if kept:
+                    rarity = (hit.weight or 0.0) / kept
+                    having[str(word)] = max(0.0, (chunks + 1) / math.exp(rarity) - 0.5)
+        return Words(chunks=chunks, having=having)
 
     def _read(self, collection: Collection, ranked: Sequence[Ranked]) -> None:
         texts = self.reader.chunks(collection, [one.chunk for one in ranked])
@@ -224,5 +256,6 @@ def _explained(one: Ranked, asked: SearchParams) -> Explanation:
         "fused": None if hit.cosine is None or hit.weight is None else hit.score,
         "rerank_score": one.rerank_score,
         "rerank_share": asked.rerank_share if reranked else None,
+        "scale": hit.scale,
     }
     return Explanation(**{name: part for name, part in parts.items() if part is not None})

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from verso_client.cli import evaluation as retrieval
 from verso_core.jobs import RERANK_SHARE
-from verso_core.jobs.search import Hit
-from verso_worker.records import fusion
+from verso_core.jobs.search import DENSE_SHARE, Hit
 
 Scores = NDArray[np.float64]
 Order = Sequence[int]
@@ -77,7 +76,7 @@ def _mixed(scale: Callable[[Scores], Scores]) -> Mix:
     return lambda asked, read: (1 - RERANK_SHARE) * scale(asked.search) + RERANK_SHARE * scale(read)
 
 
-WORDS = 1 - fusion.DENSE_SHARE
+WORDS = 1 - DENSE_SHARE
 MIXES: Mapping[str, Mix] = {
     "served: both spread over 0 to 1": _mixed(spread),
     "both by mean and deviation": _mixed(_standard),

@@ -33,8 +33,7 @@ from verso_core.jobs import (
 )
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.models import text_field
-from verso_core.jobs.search import Explanation, Hit, Hits, StatementLine
-from verso_worker.records.fusion import DENSE_SHARE
+from verso_core.jobs.search import DENSE_SHARE, Explanation, Hit, Hits, StatementLine
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Terms
 from verso_worker.records.space import Vector, read_unit

@@ -17,6 +17,7 @@ import numpy as np
 
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind, Precision
+from verso_core.jobs.search import Scale
 from verso_core.supervise import Process
 from verso_worker.ipc.child import make_child
 from verso_worker.ipc.client import Client
@@ -206,7 +207,11 @@ class EdgeVectors:
         }
         vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
         reply, _ = self._client.call("search", header, [vector, *blobs])
-        return [Hit(UUID(hex=point), *others) for point, *others in reply["hits"]]
+        scale = None if reply["scale"] is None else Scale(**reply["scale"])
+        return [
+            Hit(UUID(hex=point), score, payload, cosine, weight, scale)
+            for point, score, payload, cosine, weight in reply["hits"]
+        ]
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
         """Return the points nearest to each stored vector, itself included. Shape: (n, dim)."""

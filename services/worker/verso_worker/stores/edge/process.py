@@ -256,7 +256,8 @@ class Shard:
             query, terms=terms, limit=header["limit"], where=_filter(header)
         )
         rows = [[hit.id.hex, hit.score, hit.payload, hit.cosine, hit.weight] for hit in hits]
-        return {"hits": rows}, []
+        scale = hits[0].scale if hits else None
+        return {"hits": rows, "scale": None if scale is None else scale.public()}, []
 
     def _neighbours(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         rows = np.frombuffer(blobs[0], header["dtype"]).reshape(-1, int(header["dim"]))
