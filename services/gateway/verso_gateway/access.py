@@ -13,8 +13,14 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Depends, Request
 
 from verso_core.api_keys import Scope
-from verso_core.errors import CollectionUnknown, Forbidden, Unauthorized
+from verso_core.errors import (
+    CollectionUnknown,
+    Forbidden,
+    PartitionedUnsupported,
+    Unauthorized,
+)
 from verso_core.jobs import Collection, Kind
+from verso_core.jobs.collections import collection_of_partition
 from verso_gateway import auth
 from verso_gateway.auth import Caller
 from verso_gateway.context import context_of
@@ -142,16 +148,31 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-async def collection_of(request: Request, name: str) -> Collection:
+async def collection_of(
+    request: Request, name: str, *, partitioned: bool = False, partition: bool = False
+) -> Collection:
     """Return a collection that the caller may see.
+
+    Args:
+        request: the request.
+        name: of the collection.
+        partitioned: it may have several partitions.
+        partition: it may be a partition of one.
 
     Raises:
         CollectionUnknown: there is none of this name, or it is not for the caller to see.
         NotReady: no worker has made the default collection yet.
+        PartitionedUnsupported: what is asked for needs a collection that is on one ledger.
     """
     found = await context_of(request).collections.get(name)
-    if not caller_of(request).sees(name, owner=found.owner):
+    whole = collection_of_partition(name)
+    if not caller_of(request).sees(whole or name, owner=found.owner):
         raise CollectionUnknown(f"no collection {name!a}")
+    if found.partitions > 1 and not partitioned:
+        hint = f"a partition, such as {name}.0" if partition else "a collection without partitions"
+        raise PartitionedUnsupported(f"expected {hint}, got {name!a}: of {found.partitions}")
+    if whole is not None and not partition:
+        raise PartitionedUnsupported(f"expected a collection, got a partition of {whole!a}")
     return found
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
 
-from verso_core.errors import CollectionUnknown, DiskFull, NotReady
+from verso_core.errors import CollectionUnknown, DiskFull, LedgerUnavailable, NotReady
 from verso_core.jobs import Collection
+from verso_core.jobs.collections import (
+    Partitioned,
+    Stage,
+    collection_of_partition,
+    partition_names,
+)
 from verso_core.result_files import ResultFiles
 from verso_gateway.agents import Agents
 from verso_gateway.auth import Gate
@@ -32,7 +39,8 @@ DEFAULT = "default"
 class CollectionsCache:
     """Collections by name, read from the ledgers at most once a second.
 
-    A name that is not found is read from the ledgers at once.
+    A name that is not found is read from the ledgers at once. A collection of several partitions is
+    described by its first one, but for its name; the partitions themselves are there too.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -52,6 +60,8 @@ class CollectionsCache:
             await self.list()
         if name in self._collections:
             return self._collections[name]
+        if getattr(self._ledgers.partitioned.get(name), "stage", None) is Stage.LIVE:
+            raise LedgerUnavailable("the ledger of a partition of this collection does not answer")
         await self._ledgers.check_answers(name)
         if name == DEFAULT:
             raise NotReady("the first worker has not started yet: it makes the default collection")
@@ -62,10 +72,23 @@ class CollectionsCache:
         self._collections = {n: c for n, c in self._collections.items() if n != name}
 
     async def list(self) -> list[Collection]:
-        """Return all collections, by name."""
-        self._collections = await self._ledgers.collections()
+        """Return all collections that users know, by name."""
+        found = await self._ledgers.collections()
+        self._collections = found | dict(_partitioned(found, self._ledgers.partitioned))
         self._read_at = time.monotonic()
-        return [self._collections[name] for name in sorted(self._collections)]
+        names = sorted(name for name in self._collections if collection_of_partition(name) is None)
+        return [self._collections[name] for name in names]
+
+
+def _partitioned(
+    found: Mapping[str, Collection], states: Mapping[str, Partitioned]
+) -> Iterator[tuple[str, Collection]]:
+    """Yield the collections of several partitions that are served, each with its name."""
+    for name, state in states.items():
+        names = partition_names(name, state.partitions)
+        if state.stage is Stage.LIVE and all(one in found for one in names):
+            update = {"name": name, "partitions": state.partitions}
+            yield name, found[names[0]].model_copy(update=update)
 
 
 class WorkersCache:

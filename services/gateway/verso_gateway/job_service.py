@@ -27,6 +27,7 @@ from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
+from verso_ledger.ledgers.submission import GroupSubmission
 from verso_ledger.names import new_job_id
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class JobService:
         self._keep_s = keep_s
         self._read_keep_s = read_keep_s
         self._closing = closing
+        self._groups = GroupSubmission(ledgers, self._submit, self._known)
 
     async def submit(
         self, job: NewJob, *, keep_s: int | None = None, followed: bool = False
@@ -184,6 +186,11 @@ class JobService:
         Raises:
             VersoError: as :meth:`submit` does.
         """
+        if job.parts:
+            outcome = await self._groups.submit_and_wait(
+                job, wait_s=wait_s, on_accepted=on_accepted, keep_s=keep_s
+            )
+            return await self._with_files(outcome)
 
         async def waited() -> JobOutcome:
             ledger = await self._ledgers.for_job(job)
@@ -271,7 +278,7 @@ class JobService:
         """Replace references to result files by the results."""
         if not any(row is not None and is_reference(row) for row in outcome.results):
             return outcome
-        found = await whole(self._files, outcome.record.job_id, outcome.results)
+        found = await whole(self._files, outcome.record, outcome.results)
         return replace(outcome, results=found)
 
 
@@ -292,7 +299,7 @@ def ended(outcome: JobOutcome) -> Ended:
 
 
 async def whole(
-    files: ResultFiles, job_id: str, held: Sequence[bytes | None]
+    files: ResultFiles, record: JobRecord, held: Sequence[bytes | None]
 ) -> list[bytes | None]:
     """Return the result frames of a job's first slices, those in files read.
 
@@ -301,7 +308,7 @@ async def whole(
         ResultsUnavailable: the folder cannot be read.
     """
     return [
-        await asyncio.to_thread(files.read, job_id, number, row)
+        await asyncio.to_thread(files.read, *record.place(number), row)
         if row is not None and is_reference(row)
         else row
         for number, row in enumerate(held)

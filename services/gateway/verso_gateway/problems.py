@@ -47,6 +47,7 @@ STATUSES: dict[str, int] = {
     "id_invalid": 422,
     "vector_invalid": 422,
     "kind_unsupported": 422,
+    "partitioned_unsupported": 422,
     "metadata_invalid": 422,
     "batch_empty": 422,
     "body_too_large": 413,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import orjson
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import AnyResult, Collection, Failed, ItemError, Kind, Result
+from verso_core.jobs import AnyResult, Collection, Failed, ItemError, Result
 from verso_core.jobs.documents import DocumentInfo
 from verso_core.jobs.job import DeadLetterView, Job, JobFailure, JobFailures
 from verso_core.jobs.migrate import Migration, MigrationState
@@ -23,6 +23,7 @@ from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.bodies import reading
 from verso_gateway.job_service import Ended
 from verso_ledger import AsyncLedger, DeadLetter, DocumentRow, JobRecord, Scrub, SliceFailures
+from verso_ledger.ledgers.groups import JobGroup
 
 _SLICES_LOOKED_AT = 256
 """Slices that one page of failures looks at."""
@@ -210,7 +211,7 @@ class FailuresPage:
     """
 
     def __init__(
-        self, ledger: AsyncLedger, files: ResultFiles, record: JobRecord, *, limit: int
+        self, ledger: AsyncLedger | JobGroup, files: ResultFiles, record: JobRecord, *, limit: int
     ) -> None:
         self._ledger = ledger
         self._files = files
@@ -228,6 +229,8 @@ class FailuresPage:
         count = min(_SLICES_LOOKED_AT, max(0, record.slices - place.slice))
         if not record.n_err:
             return JobFailures(failures=())
+        if record.parts:  # slices are those of one partition after the other
+            place = replace(place, item=None)
         known = await self._ledger.failures(record.job_id, first=place.slice, count=count)
         found: list[JobFailure] = []
         for one in known:
@@ -256,7 +259,7 @@ class FailuresPage:
         if data is None:
             return [], known.items
         if is_reference(data):
-            data = await asyncio.to_thread(self._files.read, job_id, number, data)
+            data = await asyncio.to_thread(self._files.read, *self._record.place(number), data)
         result = await reading.off_loop(len(data), partial(Result.unpack, self._record.kind, data))
         rows = [
             _failure(item, None if place.item is None else place.item + n)
@@ -315,18 +318,16 @@ class Page:
 
     Args:
         files: the files of large results.
-        job_id: the job.
-        kind: kind of the job.
+        record: the job.
         first: number of the first slice.
         held: what the ledger holds of each slice's result.
     """
 
     def __init__(
-        self, files: ResultFiles, job_id: str, *, kind: Kind, first: int, held: Sequence[bytes]
+        self, files: ResultFiles, record: JobRecord, *, first: int, held: Sequence[bytes]
     ) -> None:
         self._files = files
-        self._job_id = job_id
-        self._kind = kind
+        self._record = record
         self._rows = list(enumerate(held, first))
 
     async def check(self) -> None:
@@ -348,7 +349,7 @@ class Page:
         comma = b""
         for number, held in self._rows:
             frame = await self._read(number, held) if is_reference(held) else held
-            result = Result.unpack(self._kind, frame)
+            result = Result.unpack(self._record.kind, frame)
             items = rendered([result], vectors_base64=vectors_base64)
             if items:
                 yield comma + orjson.dumps(items)[1:-1]
@@ -356,4 +357,4 @@ class Page:
         yield b"]}"
 
     async def _read(self, number: int, held: bytes) -> bytes:
-        return await asyncio.to_thread(self._files.read, self._job_id, number, held)
+        return await asyncio.to_thread(self._files.read, *self._record.place(number), held)

@@ -32,7 +32,7 @@ from verso_core.texts import (
     text_bytes,
     text_from_base64,
 )
-from verso_gateway.bodies.ids import new_ids
+from verso_gateway.bodies.ids import NewId, ids_in_order
 from verso_gateway.bodies.reading import encodable
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
@@ -43,12 +43,13 @@ class Intake:
     """Reads the documents of one request; remembers which ids it has seen.
 
     ``beside_lines``: the documents stand beside lines of a log, whose ids they may not have.
+    ``new_id``: gives ids to documents without one.
     """
 
-    def __init__(self, *, beside_lines: bool = False) -> None:
+    def __init__(self, *, beside_lines: bool = False, new_id: NewId | None = None) -> None:
         self._beside_lines = beside_lines
         self._ids: set[bytes] = set()
-        self._new_ids = new_ids()
+        self._new_id = new_id or ids_in_order()
         self._refusals: list[Refusal] = []
         self.count = 0
         self.refused = 0
@@ -90,7 +91,7 @@ class Intake:
         metadata = _metadata(document.get("metadata"))
         time_s = unix_seconds(document.get("time"))
         if document.get("id") is None:
-            document_id = next(self._new_ids)
+            document_id = self._new_id(text)
         else:
             document_id = check_document_id(document["id"])
             if self._beside_lines and line_place(document_id) is not None:

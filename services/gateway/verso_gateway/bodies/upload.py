@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,16 +17,20 @@ from verso_core.errors import (
 from verso_core.jobs import (
     SLICE_BYTES,
     SLICE_ITEMS,
+    AnyResult,
     IngestItem,
     IngestParams,
     Kind,
     Rejected,
+    Result,
     SliceSpec,
     cut,
 )
+from verso_core.jobs.collections import partition_names, partition_of
 from verso_core.jobs.ingest import Intaken
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway.bodies import reading
+from verso_gateway.bodies.ids import NewId
 from verso_gateway.bodies.intake import Intake
 
 # a text whose every byte is written as \u00XX, its metadata and its id
@@ -39,26 +43,31 @@ _INLINE = 2048  # a smaller chunk is read at once
 
 
 class Upload:
-    """Takes documents one by one and keeps only finished slices and one unfinished.
+    """Takes documents one by one and keeps only finished slices and one unfinished a partition.
 
     Args:
         collection: where the documents go.
         limit: most documents.
         beside_lines: the collection keeps lines of a log.
+        partitions: how many the collection has.
+        new_id: gives ids to documents without one.
     """
 
-    def __init__(self, collection: str, *, limit: int, beside_lines: bool = False) -> None:
+    def __init__(
+        self,
+        collection: str,
+        *,
+        limit: int,
+        beside_lines: bool = False,
+        partitions: int = 1,
+        new_id: NewId | None = None,
+    ) -> None:
+        self.collection = collection
         self._limit = limit
-        self._intake = Intake(beside_lines=beside_lines)
-        self._params = IngestParams(collection=collection)
-        self._pending: list[IngestItem | Rejected] = []
-        self._pending_bytes = 0
-        self._slices: list[SliceSpec] = []
-
-    @property
-    def collection(self) -> str:
-        """Where the documents go."""
-        return self._params.collection
+        self._intake = Intake(beside_lines=beside_lines, new_id=new_id)
+        names = [collection] if partitions == 1 else partition_names(collection, partitions)
+        self._parts = [_Slices(name) for name in names]
+        self._order = bytearray()
 
     async def read_documents(self, documents: list[Any]) -> None:
         """Take the documents of a JSON body out of their list, which is empty then.
@@ -92,8 +101,9 @@ class Upload:
         async for chunk in chunks:
             counted += chunk.count(b"\n")
             if counted > self._limit:  # refused: the rest is only read to its end
-                for kept in (ahead, self._slices, self._pending):
-                    kept.clear()
+                ahead.clear()
+                for part in self._parts:
+                    part.clear()
                 continue
             ahead.append(chunk)
             ahead_bytes += len(chunk)
@@ -128,8 +138,8 @@ class Upload:
             RequestInvalid: there was no document.
             DocumentsRefused: every document was refused.
         """
-        self._cut(final=True)
-        if not self._slices:
+        slices = [spec for part in self._parts for spec in part.finish()]
+        if not slices:
             raise RequestInvalid("expected at least one document")
         intaken = self.intaken
         if not intaken.accepted:
@@ -138,7 +148,25 @@ class Upload:
                 f"all {intaken.refused} documents were refused; {first.code}, {first.detail}",
                 intaken=intaken.public(),
             )
-        return self._slices
+        return slices
+
+    @property
+    def parts(self) -> dict[str, list[SliceSpec]]:
+        """The slices of each partition that has some, by its name; none where there is one."""
+        if len(self._parts) == 1:
+            return {}
+        return {part.collection: part.slices for part in self._parts if part.slices}
+
+    def in_order(self, results: Sequence[AnyResult]) -> list[AnyResult]:
+        """Return the results of the upload's job, which are by partition, as documents came."""
+        if len(self._parts) == 1:
+            return list(results)
+        parts: list[deque[Any]] = [deque() for _ in self._parts]
+        for result in results:
+            for item in result.items:
+                parts[place_of(item.id, len(parts))].append(item)
+        items = [parts[number].popleft() for number in self._order]
+        return [Result(items), *(Result([], result.timings_ms) for result in results)]
 
     @property
     def intaken(self) -> Intaken:
@@ -161,17 +189,55 @@ class Upload:
             self._add(self._intake.take(document, where=where))
 
     def _add(self, item: IngestItem | Rejected) -> None:
+        number = 0
+        if len(self._parts) > 1:
+            number = place_of(item.id, len(self._parts))
+            self._order.append(number)
+        self._parts[number].add(item)
+
+
+class _Slices:
+    """Cuts the documents of one collection into slices as they come.
+
+    Args:
+        collection: its name.
+    """
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        self.slices: list[SliceSpec] = []
+        self._params = IngestParams(collection=collection)
+        self._pending: list[IngestItem | Rejected] = []
+        self._pending_bytes = 0
+
+    def add(self, item: IngestItem | Rejected) -> None:
+        """Take a document."""
         self._pending.append(item)
         self._pending_bytes += _size(item)
         if len(self._pending) > 4 * SLICE_ITEMS or self._pending_bytes > 4 * SLICE_BYTES:
             self._cut(final=False)
 
+    def finish(self) -> list[SliceSpec]:
+        """Return all slices."""
+        self._cut(final=True)
+        return self.slices
+
+    def clear(self) -> None:
+        """Forget what was taken."""
+        self.slices.clear()
+        self._pending.clear()
+
     def _cut(self, *, final: bool) -> None:
         specs = list(cut(Kind.INGEST, self._params, self._pending))
         rest = [] if final or not specs else self._pending[-specs.pop().items :]
-        self._slices += specs
+        self.slices += specs
         self._pending = rest
         self._pending_bytes = sum(map(_size, rest))
+
+
+def place_of(document: str | None, partitions: int) -> int:
+    """Return the partition of a document of a request; one that has no id goes to the first."""
+    return 0 if document is None else partition_of(document, partitions)
 
 
 def _size(item: IngestItem | Rejected) -> int:

@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 
 import orjson
 from fastapi import Request
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.sse import EventSourceResponse, ServerSentEvent, format_sse_event
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -33,6 +33,7 @@ from verso_gateway.access import collection_of, guarded, refused
 from verso_gateway.bodies import reading
 from verso_gateway.context import Context, context_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import search as partitioned
 from verso_ledger import NewJob
 
 router = guarded("heads")
@@ -63,15 +64,21 @@ async def answer(request: Request) -> Response:
     With ``stream`` or `Accept: text/event-stream` the answer is server-sent events: ``hits`` with
     what was found, ``spans`` with the best parts of the contexts that were read since the last one,
     and ``end`` with the answer, or ``error``. If ``hits`` comes again, what came before counts no
-    more.
+    more. Of a collection with partitions ``end`` alone comes.
     """
     checked = await reading.read(request, AnswerRequest)
+    collection = None
     if checked.collection is not None:
-        await collection_of(request, checked.collection)
+        collection = await collection_of(request, checked.collection, partitioned=True)
     texts = [text_bytes(text) for text in (checked.question, *checked.given_contexts)]
     item = AnswerItem.of(texts)
     stream = checked.stream or _SSE in request.headers.get("accept", "")
     params = checked.params().model_copy(update={"stream": stream})
+    if collection is not None and collection.partitions > 1:
+        ended = await partitioned.answered(request, collection, params, item)
+        if not stream:
+            return responses.json_response(_body(ended))
+        return EventSourceResponse(_whole(ended), headers=_HEADERS)
     job = responses.job_of_one(request, Kind.ANSWER, params, item)
     job = await responses.repeatable(request, job)
     if stream:
@@ -93,6 +100,12 @@ async def _streamed(request: Request, job: NewJob, *, collection: str | None) ->
     coming = _events(context, accepted.job_id, cancel=not kept)
     fields = _HEADERS | {"Verso-Job-Id": accepted.job_id}
     return EventSourceResponse(events.parts(coming, until=until), headers=fields)
+
+
+async def _whole(ended: Ended) -> AsyncGenerator[bytes]:
+    """Yield an answer that came in one part."""
+    data = orjson.dumps(_body(ended).public()).decode()
+    yield format_sse_event(event="end", data_str=data)
 
 
 async def _events(

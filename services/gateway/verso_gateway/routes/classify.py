@@ -9,14 +9,16 @@ from fastapi import Request
 from starlette.responses import Response
 
 from verso_core.jobs import Item, Kind, Rejected
-from verso_core.jobs.heads.classify import ClassifyItem, ClassifyRequest
-from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackRequest
+from verso_core.jobs.heads.classify import ClassifyItem, ClassifyParams, ClassifyRequest
+from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams, FeedbackRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
+from verso_gateway.partitions import scatter
 from verso_gateway.routes.embed import cut_texts, split_texts, text_items
 from verso_gateway.routes.reconstruct import stored_item
+from verso_ledger import NewJob
 
 router = guarded("heads")
 
@@ -44,17 +46,10 @@ async def classify(request: Request) -> Response:
         request, {**value, "texts": texts} if "texts" in value else value, model=ClassifyRequest
     )
     if checked.ids is not None:
-        await collection_of(request, checked.collection)
         items = [stored_item(name, ClassifyItem) for name in checked.ids]
     else:
         items = text_items(checked.texts or [], lambda text: ClassifyItem(text=text), faults=faults)
-    params = checked.params()
-    slices, queue = cut_texts(Kind.CLASSIFY, params, items, few=_INTERACTIVE_ITEMS)
-    job = responses.job_of(
-        request, Kind.CLASSIFY, slices, queue=queue, collection=params.collection
-    )
-    job = await responses.repeatable(request, job)
-    return await responses.respond(request, job, body=views.batch)
+    return await _respond(request, Kind.CLASSIFY, checked.params(), items)
 
 
 @router.post(
@@ -79,7 +74,6 @@ async def feedback(request: Request) -> Response:
     )
     items: list[Item | Rejected] = []
     if checked.ids is not None:
-        await collection_of(request, checked.collection)
         for name, label in zip(checked.ids, checked.labels, strict=True):
             items.append(stored_item(name, partial(FeedbackItem, label=label)))
     else:
@@ -88,10 +82,24 @@ async def feedback(request: Request) -> Response:
             replace(item, label=label) if isinstance(item, FeedbackItem) else item
             for item, label in zip(items, checked.labels, strict=True)
         ]
-    params = checked.params()
-    slices, queue = cut_texts(Kind.FEEDBACK, params, items, few=_INTERACTIVE_ITEMS)
-    job = responses.job_of(
-        request, Kind.FEEDBACK, slices, queue=queue, collection=params.collection
-    )
-    job = await responses.repeatable(request, job)
+    return await _respond(request, Kind.FEEDBACK, checked.params(), items)
+
+
+async def _respond(
+    request: Request,
+    kind: Kind,
+    params: ClassifyParams | FeedbackParams,
+    items: list[Item | Rejected],
+) -> Response:
+    def job_of(name: str | None, own: list[Item | Rejected]) -> NewJob:
+        named = params.model_copy(update={"collection": name})
+        slices, queue = cut_texts(kind, named, own, few=_INTERACTIVE_ITEMS)
+        return responses.job_of(request, kind, slices, queue=queue, collection=name)
+
+    if params.collection is not None:
+        found = await collection_of(request, params.collection, partitioned=True)
+        if found.partitions > 1:
+            ended = await scatter.by_document(request, found, items, job_of)
+            return responses.json_response(views.batch(ended))
+    job = await responses.repeatable(request, job_of(params.collection, items))
     return await responses.respond(request, job, body=views.batch)

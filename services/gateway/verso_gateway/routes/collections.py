@@ -27,6 +27,8 @@ from verso_gateway.access import caller_of, collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import documents as partitioned
+from verso_gateway.partitions import managing
 from verso_gateway.routes.matching import list_job
 
 router = guarded("collections")
@@ -60,8 +62,12 @@ async def create(request: Request) -> Response:
     It belongs to the tenant of the key that makes it.
     """
     checked = await reading.read(request, CollectionRequest)
-    named = {setting: getattr(checked, setting) for setting in checked.model_fields_set}
-    params = CollectionParams(**named, owner=await _owner(request, checked.name))
+    owner = await _owner(request, checked)
+    if checked.partitions > 1:
+        made = await managing.create(request, checked, owner=owner)
+        return responses.json_response(made, status=201)
+    given = checked.model_fields_set - {"partitions"}
+    params = CollectionParams(**{one: getattr(checked, one) for one in given}, owner=owner)
     job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=responses.sole, status=201)
@@ -75,7 +81,9 @@ async def create(request: Request) -> Response:
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
-    await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True, partition=True)
+    if found.partitions > 1:
+        return responses.json_response(await managing.stats(request, found))
     return await _about(request, Kind.STATS, name)
 
 
@@ -91,11 +99,15 @@ async def change(request: Request, name: str) -> Response:
 
     Another ``codec_policy`` holds for what is written from then on.
     """
-    await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     known = context_of(request).collections
     checked = await reading.read(request, CollectionChange)
     given = {field: getattr(checked, field) for field in checked.model_fields_set}
     params = CollectionChangeParams(name=name, **given)
+    if found.partitions > 1:
+        changed = await managing.change(request, found, params)
+        known.forget(name)
+        return responses.json_response(changed)
     job = responses.job_of_one(request, Kind.COLLECTION_CHANGE, params, NoItem())
     answer = await responses.respond(request, job, body=responses.sole)
     known.forget(name)
@@ -114,7 +126,7 @@ async def fit(request: Request, name: str) -> Response:
     The tables are kept if they save more than they take; then they are a canary first. ``auto_fit``
     of the collection may be off.
     """
-    await collection_of(request, name)
+    await collection_of(request, name, partition=True)
     job = responses.job_of_one(
         request, Kind.FIT, FitParams(collection=name), FitItem(), queue=Queue.FIT
     )
@@ -145,7 +157,7 @@ async def documents(
     ``written`` grows from job to job. Of a log collection the list is by id: first lines, by stream
     and number, then records.
     """
-    collection = await collection_of(request, name)
+    collection = await collection_of(request, name, partitioned=True)
     if order is not None or collection.kind is CollectionKind.LOGS:
         params = ListParams(
             collection=name,
@@ -154,8 +166,14 @@ async def documents(
             limit=min(limit, MAX_LISTED),
             cursor=cursor,
         )
+        if collection.partitions > 1:
+            listed = await partitioned.listed(request, collection, params)
+            return responses.json_response(listed)
         ended = await responses.finish(request, await list_job(request, params))
         return responses.json_response(responses.sole(ended))
+    if collection.partitions > 1:
+        found = await partitioned.page(request, collection, cursor=cursor, limit=limit)
+        return responses.json_response(found)
     ledgers = context_of(request).ledgers
     page = await ledgers.at(name, lambda one: one.documents(name, after=cursor, limit=limit))
     rows = tuple(map(views.document, page.rows))
@@ -171,24 +189,31 @@ async def documents(
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""
     known = context_of(request).collections
-    await known.get(name)
+    deleted = await managing.delete(request, name)
+    if deleted is not None:
+        return responses.json_response(deleted)
+    await collection_of(request, name)
     answer = await _about(request, Kind.COLLECTION_DELETE, name)
     known.forget(name)
     return answer
 
 
-async def _owner(request: Request, name: str) -> str | None:
+async def _owner(request: Request, checked: CollectionRequest) -> str | None:
     """Return the owner of the collection that a caller makes, or finds made.
 
     Raises:
         Forbidden: the caller's key has a list of collections that does not name it.
-        CollectionExists: another caller's has the name.
+        CollectionExists: another caller's has the name, or one of several partitions has it.
     """
-    caller = caller_of(request)
+    caller, name = caller_of(request), checked.name
     key = caller.key
     if key is not None and key.collections is not None and not key.lists(name):
         raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
     known = {one.name: one for one in await context_of(request).collections.list()}
+    noted = context_of(request).ledgers.partitioned.get(name)
+    if noted is not None and checked.partitions == 1:
+        managing.check_noted(noted, name)
+        raise CollectionExists(f"{name!r} exists with {noted.partitions} partitions, not 1")
     if name not in known:  # the workers make the default one, for all
         return None if name == DEFAULT else caller.owner
     owner = known[name].owner

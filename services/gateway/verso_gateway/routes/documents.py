@@ -26,6 +26,7 @@ from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.intake import unix_seconds
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions.scatter import holder
 
 router = guarded("documents")
 
@@ -45,8 +46,8 @@ async def get(request: Request, document: str, collection: Collection = "default
     ``Accept: application/octet-stream`` returns the bytes themselves.
     """
     name, chunk = split_record_id(document)
-    await collection_of(request, collection)
-    params, item = ReconstructParams(collection=collection), ReconstructItem(name, chunk)
+    where = await _where(request, collection, name)
+    params, item = ReconstructParams(collection=where), ReconstructItem(name, chunk)
     job = responses.job_of_one(request, Kind.RECONSTRUCT, params, item)
     ended = await responses.finish(request, job)
     found: StoredText = responses.sole(ended)
@@ -70,12 +71,17 @@ async def update(request: Request, document: str, collection: Collection = "defa
     once: the later one is refused as ``document_changed`` and may be sent again.
     """
     name = check_document_id(document)
-    await collection_of(request, collection)
+    where = await _where(request, collection, name)
     value = await reading.read_object(request)
     checked = reading.validate(request, value, model=UpdateRequest)
-    item = _changed(await _stored(request, name, collection), checked, value.get("metadata"))
-    job = responses.job_of_one(request, Kind.UPDATE, UpdateParams(collection=collection), item)
+    item = _changed(await _stored(request, name, where), checked, value.get("metadata"))
+    job = responses.job_of_one(request, Kind.UPDATE, UpdateParams(collection=where), item)
     return await responses.respond(request, job, body=responses.sole)
+
+
+async def _where(request: Request, collection: str, document: str) -> str:
+    """Return the name of the collection, or of its partition, that has a document."""
+    return holder(await collection_of(request, collection, partitioned=True), document)
 
 
 async def _stored(request: Request, name: str, collection: str) -> DocumentInfo:
@@ -117,8 +123,7 @@ def _changed(stored: DocumentInfo, asked: UpdateRequest, metadata: object) -> Up
 async def delete(request: Request, document: str, collection: Collection = "default") -> Response:
     """Delete a document: it is gone from reads and searches when this answers."""
     name = check_document_id(document)
-    await collection_of(request, collection)
-    params = DeleteParams(collection=collection)
+    params = DeleteParams(collection=await _where(request, collection, name))
     job = responses.job_of_one(request, Kind.DELETE, params, DeleteItem(name))
     return await responses.respond(request, job, body=_deleted)
 

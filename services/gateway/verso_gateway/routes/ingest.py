@@ -11,12 +11,13 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import KindUnsupported, RequestInvalid
-from verso_core.jobs import CollectionKind, Kind, Queue
+from verso_core.jobs import Collection, CollectionKind, Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.files import FileFields, documents_of, file_fields
+from verso_gateway.bodies.ids import ids_of_key
 from verso_gateway.bodies.limits import NDJSON, PLAIN
 from verso_gateway.bodies.lines import (
     LineUpload,
@@ -34,6 +35,7 @@ from verso_gateway.extract.pool import File
 from verso_gateway.feed.source import SourcePart, source_part
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions.scatter import check_no_webhook
 from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
 from verso_ledger import AsyncLedger
 from verso_ledger.names import new_job_id
@@ -125,10 +127,10 @@ async def _ingest_rows(
 ) -> Response:
     """Take NDJSON in; rows of nothing but a text are lines of a log collection."""
     fingerprint = Fingerprint(request)
-    found = await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     await context_of(request).room.check()
     is_log = found.kind is CollectionKind.LOGS
-    upload = _upload(request, name, beside_lines=is_log)
+    upload = _upload(request, found)
     chunks = _hashed(request.stream(), fingerprint)
     if is_log:
         rows = LineUpload()
@@ -159,9 +161,9 @@ async def _ingest_documents(request: Request, collection: str | None) -> Respons
     if collection is not None and "collection" in value and collection != head.collection:
         raise RequestInvalid("the collection in the query and in the body differ")
     name = head.collection if collection is None else collection
-    found = await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     await context_of(request).room.check()
-    upload = _upload(request, name, beside_lines=found.kind is CollectionKind.LOGS)
+    upload = _upload(request, found)
     await upload.read_documents(documents)
     return await _respond_documents(request, upload, fingerprint)
 
@@ -169,20 +171,27 @@ async def _ingest_documents(request: Request, collection: str | None) -> Respons
 async def _ingest_file(request: Request, name: str, fields: FileFields) -> Response:
     """Take the text of a file in."""
     fingerprint = Fingerprint(request)
-    found = await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     context = context_of(request)
     await context.room.check()
     data = await request.body()
     await reading.off_loop(len(data), partial(fingerprint.update, data))
     content = await context.extractors.read(File(data, reading.media_type(request), fields.name))
-    upload = _upload(request, name, beside_lines=found.kind is CollectionKind.LOGS)
+    upload = _upload(request, found)
     await upload.read_documents(documents_of(content, fields))
     return await _respond_documents(request, upload, fingerprint)
 
 
-def _upload(request: Request, name: str, *, beside_lines: bool) -> Upload:
+def _upload(request: Request, collection: Collection) -> Upload:
     limit = context_of(request).settings.upload_limit_documents
-    return Upload(name, limit=limit, beside_lines=beside_lines)
+    key = key_of(request) if collection.partitions > 1 else None
+    return Upload(
+        collection.name,
+        limit=limit,
+        beside_lines=collection.kind is CollectionKind.LOGS,
+        partitions=collection.partitions,
+        new_id=None if key is None else ids_of_key(request.state.tenant, key),
+    )
 
 
 async def _respond_documents(
@@ -194,10 +203,14 @@ async def _respond_documents(
     )
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))
+    if upload.parts:
+        check_no_webhook(request)
+        job = replace(job, parts=upload.parts)
     about = upload.intaken.public()
 
     def body(ended: Ended) -> dict[str, Any]:
-        return {**views.batch(ended), **about}
+        in_order = replace(ended, results=upload.in_order(ended.results))
+        return {**views.batch(in_order), **about}
 
     return await responses.respond(request, job, body=body, wait_default_s=0.0, accepted_with=about)
 

@@ -174,7 +174,7 @@ async def get(
     fields = {} if applied is None else {"Preference-Applied": applied}
     base64 = encoding == "base64"
     if any(map(is_reference, held)):
-        page = Page(context.files, job_id, kind=record.kind, first=cursor, held=held)
+        page = Page(context.files, record, first=cursor, held=held)
         await page.check()
         parts = page.json(head, vectors_base64=base64)
         return StreamingResponse(parts, media_type="application/json", headers=fields)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import Request
 from starlette.responses import Response
 
-from verso_core.jobs import Kind, NoItem, Queue, cut
+from verso_core.jobs import Kind, NoItem, Queue, SliceSpec, cut
 from verso_core.jobs.documents import (
     Counted,
     CountParams,
@@ -27,6 +29,8 @@ from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import documents as partitioned
+from verso_gateway.partitions.scatter import check_no_webhook, names_of
 from verso_ledger import NewJob
 
 router = guarded("documents")
@@ -47,6 +51,10 @@ async def query(request: Request, name: str) -> Response:
     every document that passes; by time the collection's index of times leads to it.
     """
     checked = await reading.read(request, ListRequest)
+    found = await collection_of(request, name, partitioned=True)
+    if found.partitions > 1:
+        listed = await partitioned.listed(request, found, checked.params(name))
+        return responses.json_response(listed)
     job = await responses.repeatable(request, await list_job(request, checked.params(name)))
     return await responses.respond(request, job, body=responses.sole)
 
@@ -72,6 +80,9 @@ async def count(request: Request, name: str) -> Response:
     """Count the documents that a filter passes, or all."""
     checked = await reading.read(request, CountRequest)
     params = CountParams(collection=name, filter=checked.filter)
+    found = await collection_of(request, name, partitioned=True)
+    if found.partitions > 1:
+        return responses.json_response(await partitioned.counted(request, found, params))
     job = await responses.repeatable(request, await _reading(request, Kind.COUNT, params, name))
     return await responses.respond(request, job, body=responses.sole)
 
@@ -91,6 +102,9 @@ async def facets(request: Request, name: str) -> Response:
     """
     checked = await reading.read(request, FacetsRequest)
     params = checked.params(name)
+    found = await collection_of(request, name, partitioned=True)
+    if found.partitions > 1:
+        return responses.json_response(await partitioned.facets(request, found, params))
     job = await responses.repeatable(request, await _reading(request, Kind.FACETS, params, name))
     return await responses.respond(request, job, body=responses.sole)
 
@@ -109,14 +123,23 @@ async def delete(request: Request, name: str) -> Response:
     and may be repeated; nothing that was written after it was accepted is deleted.
     """
     checked = await reading.read(request, DeleteMatchingRequest)
-    await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
+    names = names_of(found) if found.partitions > 1 else [name]
+    parts = {one: await _parts(request, one, checked) for one in names}
+    slices = [spec for own in parts.values() for spec in own]
+    job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK, collection=name)
+    job = await responses.repeatable(request, job)
+    if found.partitions > 1:
+        check_no_webhook(request)
+        job = replace(job, parts=parts)
+    return await responses.respond(request, job, body=_deleted, wait_default_s=0.0)
+
+
+async def _parts(request: Request, name: str, checked: DeleteMatchingRequest) -> list[SliceSpec]:
     ledgers = context_of(request).ledgers
     parts = parts_of(await ledgers.at(name, lambda one: one.document_count(name)))
     params = DeleteMatchingParams(collection=name, filter=checked.filter)
-    slices = list(cut(Kind.DELETE_MATCHING, params, parts, max_items=1))
-    job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK, collection=name)
-    job = await responses.repeatable(request, job)
-    return await responses.respond(request, job, body=_deleted, wait_default_s=0.0)
+    return list(cut(Kind.DELETE_MATCHING, params, parts, max_items=1))
 
 
 async def _reading(request: Request, kind: Kind, params: Params, collection: str) -> NewJob:

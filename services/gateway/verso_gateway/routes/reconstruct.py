@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -26,6 +27,8 @@ from verso_core.texts import split_record_id
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
+from verso_gateway.partitions import scatter
+from verso_ledger import NewJob
 
 router = guarded("documents")
 
@@ -48,18 +51,23 @@ async def reconstruct(request: Request) -> Response:
     """
     checked = await reading.read(request, ReconstructRequest)
     if checked.ids is not None:
-        await collection_of(request, checked.collection)
+        found = await collection_of(request, checked.collection, partitioned=True)
         items = [stored_item(name, ReconstructItem) for name in checked.ids]
+        if found.partitions > 1:
+            ended = await scatter.by_document(request, found, items, partial(_job, request))
+            return responses.json_response(views.batch(ended))
     else:
         items = [_bare(vector, checked) for vector in checked.vectors or []]
-    params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
-    queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
-    slices = list(cut(Kind.RECONSTRUCT, params, items, max_cost=SLICE_COST))
-    job = responses.job_of(
-        request, Kind.RECONSTRUCT, slices, queue=queue, collection=params.collection
-    )
+    job = _job(request, None if checked.ids is None else checked.collection, items)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)
+
+
+def _job(request: Request, collection: str | None, items: list[Item | Rejected]) -> NewJob:
+    params = ReconstructParams(collection=collection)
+    queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
+    slices = list(cut(Kind.RECONSTRUCT, params, items, max_cost=SLICE_COST))
+    return responses.job_of(request, Kind.RECONSTRUCT, slices, queue=queue, collection=collection)
 
 
 @router.get(
@@ -86,8 +94,9 @@ async def records(
     the record. Lines of a log collection have no records of their own.
     """
     name, chunk = split_record_id(record)
-    await collection_of(request, collection)
-    params = RecordsParams(collection=collection, vector=vector, draft=draft, limit=limit)
+    found = await collection_of(request, collection, partitioned=True)
+    where = scatter.holder(found, name)
+    params = RecordsParams(collection=where, vector=vector, draft=draft, limit=limit)
     job = responses.job_of_one(request, Kind.RECORDS, params, RecordsItem(name, chunk))
     ended = await responses.finish(request, job)
     headers = {"Server-Timing": views.server_timing(ended.results)}

@@ -31,6 +31,7 @@ from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import search as partitioned
 
 router = guarded("search")
 
@@ -58,8 +59,11 @@ async def search(request: Request) -> Response:
     """
     checked = await reading.read(request, SearchRequest)
     item = _item(checked)
-    collection = await collection_of(request, checked.collection)
+    collection = await collection_of(request, checked.collection, partitioned=True)
     params = checked.params(_mode(checked, collection))
+    if collection.partitions > 1:
+        found = await partitioned.found(request, collection, params, item)
+        return responses.json_response(found)
     job = responses.job_of_one(request, Kind.SEARCH, params, item)
     job = await responses.repeatable(request, job)
     body = partial(_found, collection=checked.collection)

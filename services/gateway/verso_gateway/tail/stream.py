@@ -62,7 +62,7 @@ class SliceCache:
 
     async def _read(self, slice_id: str) -> OpenedSlice | None:
         job_id = slice_id.rpartition(".")[0]
-        payload = await self._ledgers.of_job(job_id).arrivals.payload(slice_id)
+        payload = await self._ledgers.having(job_id).arrivals.payload(slice_id)
         if payload is None:
             return None
         opened = await reading.off_loop(len(payload), partial(OpenedSlice.read, payload))

@@ -29,7 +29,7 @@ async def begin(request: Request, name: str) -> Response:
     already is returned as it is.
     """
     context = context_of(request)
-    await collection_of(request, name)
+    await collection_of(request, name, partition=True)
     checked = await reading.read(request, MoveRequest)
     if checked.ledger not in {one.name for one in context.ledgers.all}:
         raise NotFound(f"no ledger {checked.ledger!a}")
@@ -46,7 +46,7 @@ async def begin(request: Request, name: str) -> Response:
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest move of a collection to another ledger."""
     context = context_of(request)
-    await collection_of(request, name)
+    await collection_of(request, name, partition=True)
     return responses.json_response(views.move(await _newest(context, name)))
 
 
@@ -59,7 +59,7 @@ async def describe(request: Request, name: str) -> Response:
 async def end(request: Request, name: str) -> Response:
     """Cancel a move that has not switched ledgers yet; its copy is removed."""
     context = context_of(request)
-    await collection_of(request, name)
+    await collection_of(request, name, partition=True)
     move = await _newest(context, name)
     if move.stage not in (MoveStage.COPY, MoveStage.FENCE):
         raise MigrationRefused(f"{name!r} has moved, or its move was cancelled")

@@ -1,0 +1,133 @@
+"""List, count and facet the documents of a collection of several partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fastapi import Request
+
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import Collection, Kind, NoItem
+from verso_core.jobs.documents import (
+    MAX_FACET_DOCUMENTS,
+    Counted,
+    CountParams,
+    DocumentInfo,
+    DocumentPage,
+    Facet,
+    Facets,
+    FacetsParams,
+    FacetValue,
+    ListParams,
+    Order,
+    PageEnd,
+)
+from verso_core.jobs.models import Params
+from verso_core.texts import Scalar
+from verso_gateway import responses, views
+from verso_gateway.context import context_of
+from verso_gateway.partitions import scatter
+from verso_ledger import NewJob
+
+
+async def listed(request: Request, collection: Collection, params: ListParams) -> DocumentPage:
+    """Return a page of the documents of all partitions, in the order that is asked for.
+
+    Raises:
+        RequestInvalid: the cursor is none of a list in this order.
+    """
+    _ = params.page_end
+    ended = await scatter.every(request, collection, _job(request, Kind.LIST, params))
+    return joined_pages([responses.sole(one) for one in ended], params)
+
+
+def joined_pages(parts: Sequence[DocumentPage], params: ListParams) -> DocumentPage:
+    """Join the pages of partitions that begin at the same place."""
+    rows = in_order([row for part in parts for row in part.documents], params)
+    page = rows[: params.limit]
+    if len(rows) == len(page) and all(part.next_cursor is None for part in parts):
+        return DocumentPage(documents=tuple(page), next_cursor=None)
+    last = page[-1]
+    end = PageEnd(last.id, last.time if params.order is Order.TIME else None)
+    return DocumentPage(documents=tuple(page), next_cursor=end.cursor(params))
+
+
+def in_order(rows: Sequence[DocumentInfo], params: ListParams) -> list[DocumentInfo]:
+    """Return documents in the order of a list; by time those without one come last."""
+    by_id = sorted(rows, key=lambda row: row.id, reverse=params.descending)
+    if params.order is Order.ID:
+        return by_id
+    timed = [row for row in by_id if row.time is not None]
+    timed.sort(key=lambda row: row.time or 0.0, reverse=params.descending)
+    return [*timed, *(row for row in by_id if row.time is None)]
+
+
+async def page(
+    request: Request, collection: Collection, *, cursor: str | None, limit: int
+) -> DocumentPage:
+    """Return a page of the list without an order: of one partition after the other.
+
+    Raises:
+        RequestInvalid: the cursor is none of this list.
+    """
+    number, _, place = (cursor or "0.").partition(".")
+    if not number.isdigit() or int(number) >= collection.partitions:
+        raise RequestInvalid("expected a cursor of this list")
+    name, after = scatter.names_of(collection)[int(number)], place or None
+    ledgers = context_of(request).ledgers
+    found = await ledgers.at(name, lambda one: one.documents(name, after=after, limit=limit))
+    following = int(number) + (found.cursor is None)
+    more = following < collection.partitions
+    return DocumentPage(
+        documents=tuple(map(views.document, found.rows)),
+        next_cursor=f"{following}.{found.cursor or ''}" if more else None,
+    )
+
+
+async def counted(request: Request, collection: Collection, params: CountParams) -> Counted:
+    """Count the documents of all partitions that a filter passes."""
+    ended = await scatter.every(request, collection, _job(request, Kind.COUNT, params))
+    counts: list[Counted] = [responses.sole(one) for one in ended]
+    total = sum(one.documents for one in counts)
+    if all(one.exact for one in counts):
+        return Counted(documents=total)
+    return Counted(documents=total, exact=False)
+
+
+async def facets(request: Request, collection: Collection, params: FacetsParams) -> Facets:
+    """Count the values of fields over all partitions; each tells all of its values."""
+    asked = params.model_copy(update={"limit": MAX_FACET_DOCUMENTS})
+    ended = await scatter.every(request, collection, _job(request, Kind.FACETS, asked))
+    return joined_facets([responses.sole(one) for one in ended], limit=params.limit)
+
+
+def joined_facets(parts: Sequence[Facets], *, limit: int) -> Facets:
+    """Join facets that have all of their values."""
+    described = []
+    for fields in zip(*(part.facets for part in parts), strict=True):
+        counts: Counter[tuple[str, Scalar]] = Counter()
+        for one in fields:
+            counts.update({_typed(row.value): row.documents for row in one.values})
+        best = sorted(counts.items(), key=lambda row: (-row[1], row[0]))[:limit]
+        facet = Facet(
+            field=fields[0].field,
+            values=tuple(FacetValue(value=value, documents=n) for (_, value), n in best),
+            distinct=len(counts),
+            missing=sum(one.missing for one in fields),
+        )
+        described.append(facet)
+    return Facets(documents=sum(part.documents for part in parts), facets=tuple(described))
+
+
+def _typed(value: Scalar) -> tuple[str, Scalar]:
+    """Return a value with its type, as a worker orders values: to Python 1 and true are equal."""
+    return type(value).__name__ if isinstance(value, bool | str) else "number", value
+
+
+def _job(request: Request, kind: Kind, params: Params) -> scatter.ByName:
+    def job(name: str) -> NewJob:
+        own = params.model_copy(update={"collection": name})
+        return responses.job_of_one(request, kind, own, NoItem())
+
+    return job

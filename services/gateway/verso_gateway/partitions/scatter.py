@@ -1,0 +1,104 @@
+"""Ask the partitions of a collection at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fastapi import Request
+
+from verso_core.errors import PartitionedUnsupported
+from verso_core.jobs import Collection, Item, Rejected, Result
+from verso_core.jobs.collections import partition_names, partition_of
+from verso_gateway import headers, responses, views
+from verso_gateway.job_service import Ended
+from verso_ledger import NewJob
+from verso_ledger.ledgers.groups import joined
+
+ByName = Callable[[str], NewJob]
+"""Returns the job of a partition, by its name."""
+
+
+def holder(collection: Collection, document: str) -> str:
+    """Return the name of the partition that has a document; of the collection if it has none."""
+    if collection.partitions == 1:
+        return collection.name
+    return f"{collection.name}.{partition_of(document, collection.partitions)}"
+
+
+def names_of(collection: Collection) -> list[str]:
+    """Return the names of a collection's partitions."""
+    return partition_names(collection.name, collection.partitions)
+
+
+def check_no_webhook(request: Request) -> None:
+    """Check that no webhook is to be told of the end of several jobs.
+
+    Raises:
+        PartitionedUnsupported: one is.
+    """
+    if headers.scheduling_of(request).webhook is not None:
+        raise PartitionedUnsupported(
+            "expected no Verso-Webhook where several partitions work: wait for the job"
+        )
+
+
+async def each(request: Request, names: Sequence[str], job: ByName) -> list[Ended]:
+    """Return the results of a job in each of some partitions, in their order.
+
+    Raises:
+        NotReady: the result of one did not come in time.
+        VersoError: a job was not accepted or ended in an error.
+    """
+    check_no_webhook(request)
+    answers = await asyncio.gather(
+        *(responses.finish(request, job(name)) for name in names), return_exceptions=True
+    )
+    found = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        found.append(answer)
+    return found
+
+
+async def every(request: Request, collection: Collection, job: ByName) -> list[Ended]:
+    """Return the results of a job in each partition of a collection; see :func:`each`."""
+    return await each(request, names_of(collection), job)
+
+
+async def by_document(
+    request: Request,
+    collection: Collection,
+    items: Sequence[Item | Rejected],
+    job: Callable[[str, list[Item | Rejected]], NewJob],
+) -> Ended:
+    """Return the results of items that name documents, in their order.
+
+    Args:
+        request: the request.
+        collection: where the documents are.
+        items: each has the ``id`` of its document.
+        job: returns the job of a partition, by its name, with its items.
+    """
+    places: dict[str, list[int]] = {}
+    for number, item in enumerate(items):
+        document = getattr(item, "id", None) or ""
+        places.setdefault(holder(collection, document), []).append(number)
+    chosen: Mapping[str, list[Item | Rejected]] = {
+        name: [items[number] for number in numbers] for name, numbers in places.items()
+    }
+    ended = await each(request, list(places), lambda name: job(name, chosen[name]))
+    ordered: dict[int, Any] = {}
+    for numbers, one in zip(places.values(), ended, strict=True):
+        found = [item for result in one.results for item in result.items]
+        ordered |= dict(zip(numbers, found, strict=True))
+    results = [result for one in ended for result in one.results]
+    whole = Result([ordered[number] for number in range(len(items))], views.total_timings(results))
+    return Ended(joined([one.record for one in ended]), [whole])
+
+
+def timings(ended: Sequence[Ended]) -> dict[str, float]:
+    """Return the timings of several jobs together, ms by phase."""
+    return views.total_timings(result for one in ended for result in one.results)
