@@ -471,6 +471,7 @@ class Client:
         retention_days: float | None = None,
         auto_fit: bool | None = None,
         artifact: str | None = None,
+        partitions: int | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
@@ -481,6 +482,7 @@ class Client:
             retention_days: documents whose time is longer ago are deleted.
             auto_fit: whether its codec is fitted to its own texts.
             artifact: name of the one that makes its vectors.
+            partitions: its documents are spread over so many, which may be on several ledgers.
         """
         settings = {
             "kind": kind,
@@ -492,6 +494,7 @@ class Client:
             "retention_days": retention_days,
             "auto_fit": auto_fit,
             "artifact": artifact,
+            "partitions": partitions,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})

@@ -78,6 +78,9 @@ def create_collection(
     artifact: Annotated[
         str | None, typer.Option(help="Artifact that makes its vectors, of those that serve.")
     ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Spread its documents over so many, on all ledgers.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -93,6 +96,7 @@ def create_collection(
             retention_days=retention_days,
             auto_fit=auto_fit,
             artifact=artifact,
+            partitions=partitions,
         )
     print_json(made) if as_json else render.collections(out(), [made])
 
