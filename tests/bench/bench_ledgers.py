@@ -6,6 +6,8 @@ ledger is the one core that its server runs steps on; so the rate is all steps b
 the *busiest* server, which holds however few cores this machine has. Then the same
 
 - with collections of unequal sizes (Zipf), which whole collections cannot spread evenly;
+- with one collection, on one ledger and with a partition on each of four: each request's texts are
+  split by the hash of their ids, so four jobs have as many texts as one has on one ledger;
 - on a Valkey Cluster of as many nodes, each partition's keys under a hash tag of its own.
 
 All take turns, in short rounds and in random order: other work of the machine slows them alike. In
@@ -32,6 +34,7 @@ from typing import Any
 import redis
 import sheet
 
+from verso_client.operations.documents import UPLOAD_DOCUMENTS
 from verso_core.jobs import (
     Collection,
     IngestItem,
@@ -42,6 +45,7 @@ from verso_core.jobs import (
     TextPolicy,
     cut,
 )
+from verso_core.jobs.collections import partition_names, partition_of
 from verso_core.record import Codec, Entry, Record
 from verso_core.settings import HOME_LEDGER, LedgerAddress
 from verso_ledger import DocumentWrite, Ledger, Ledgers, NewJob, keys, scripts
@@ -146,32 +150,33 @@ class Driver:
         self.ledger = ledger
         self.own: dict[str, str] = {}
         self.steps = 0
+        self.texts = 0
 
     def make(self, name: str) -> None:
         """Create a collection."""
         self.own[name] = self.ledger.documents.collection_put(collection(name)).name
 
-    def run(self, name: str, number: int) -> None:
-        """Run one job: it is accepted, claimed, committed, claimed again, and verified."""
+    def run(self, name: str, ids: Sequence[str]) -> None:
+        """Run one job: it is accepted, and each slice claimed, committed, claimed, and verified."""
         params = IngestParams(collection=name)
-        items = [IngestItem(f"d{number}-{n}", _TEXT) for n in range(_TEXTS)]
-        slices = list(cut(Kind.INGEST, params, items))
+        slices = list(cut(Kind.INGEST, params, [IngestItem(one, _TEXT) for one in ids]))
         self.ledger.jobs.accept(NewJob(Kind.INGEST, Queue.BULK, slices))
-        [lease] = self._claimed(Queue.BULK)
-        own = self.own[name]
-        documents = [
-            DocumentWrite(own, f"d{number}-{n}", entry(lease.seq), None) for n in range(_TEXTS)
-        ]
-        self.ledger.leases.commit(
-            lease, b"r" * 200, ok=_TEXTS, errors=0, documents=documents, verify_delay_s=0.0
-        )
-        [lease] = self._claimed(Queue.SCRUB)
-        verified = [(own, f"d{number}-{n}", lease.seq) for n in range(_TEXTS)]
-        self.ledger.leases.commit_verified(
-            lease, verified, rewritten=[], raw_text_retention_s=0.0, verify_delay_s=0.0
-        )
-        self.ledger.maintenance.drop_due(10)
-        self.steps += 6
+        own, left = self.own[name], list(ids)
+        for part in slices:
+            these, left = left[: part.items], left[part.items :]
+            [lease] = self._claimed(Queue.BULK)
+            documents = [DocumentWrite(own, one, entry(lease.seq), None) for one in these]
+            self.ledger.leases.commit(
+                lease, b"r" * 200, ok=len(these), errors=0, documents=documents, verify_delay_s=0.0
+            )
+            [lease] = self._claimed(Queue.SCRUB)
+            verified = [(own, one, lease.seq) for one in these]
+            self.ledger.leases.commit_verified(
+                lease, verified, rewritten=[], raw_text_retention_s=0.0, verify_delay_s=0.0
+            )
+            self.ledger.maintenance.drop_due(10)
+        self.steps += 1 + 5 * len(slices)
+        self.texts += len(ids)
 
     def _claimed(self, queue: Queue) -> list[Any]:
         for _ in range(100):
@@ -191,16 +196,22 @@ def jobs_of(count: int, *, skew: float) -> list[int]:
     return [name for name, share in enumerate(shares) for _ in range(share)]
 
 
-def placed(found: Sequence[Server]) -> dict[str, int]:
-    """Place the collections as a gateway does; return the number of the server of each."""
+def placed(found: Sequence[Server], *, partitions: int = 1) -> dict[str, int]:
+    """Place the collections as a gateway does; return the number of the server of each.
+
+    With several partitions there is one collection, and they are what is placed.
+    """
     names = [HOME_LEDGER, *"bcdefgh"][: len(found)]
     addresses = [LedgerAddress(name, one.url) for name, one in zip(names, found, strict=True)]
 
     async def place() -> dict[str, int]:
         ledgers = Ledgers.connect(addresses, replicas=0)
         made = {}
-        for number in range(_COLLECTIONS):
-            name = f"c{number}"
+        many = [f"c{number}" for number in range(_COLLECTIONS)]
+        apart = partition_names("c", partitions)
+        if partitions > 1:
+            await ledgers.place_apart(apart)
+        for name in many if partitions == 1 else apart:
             chosen = await ledgers.for_new(name)
             place = names.index(chosen.name)
             with contextlib.closing(Ledger.from_url(found[place].url, name=chosen.name)) as one:
@@ -221,6 +232,8 @@ class Setup:
         drivers: of each server.
         where: number of the server of each collection.
         skew: exponent of Zipf's law by which jobs are of collections; 0: evenly.
+        texts: of a request.
+        partitions: of the one collection that there is; 0: there are many, without.
         tags: hash tag of each server's keys, on a cluster.
     """
 
@@ -232,6 +245,8 @@ class Setup:
         where: dict[str, int],
         *,
         skew: float = 0.0,
+        texts: int = _TEXTS,
+        partitions: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
         self.kind = kind
@@ -241,25 +256,49 @@ class Setup:
         self._skew = skew
         self._tags = tags
         self._spent = [0.0] * len(found)
+        self._texts_of_one = texts
+        self._partitions = partitions
         self._steps = 0
+        self._texts = 0
         self._number = 0
 
     def run(self, jobs: int, *, counted: bool = True) -> None:
         """Run so many jobs for each server, those of a server one after another."""
         before = [one.cpu_s() for one in self.found]
         steps = sum(driver.steps for driver in self._drivers)
-        names = [f"c{of}" for of in jobs_of(jobs * len(self.found), skew=self._skew)]
-        for name in sorted(names, key=lambda name: self._where[name]):
+        texts = sum(driver.texts for driver in self._drivers)
+        work = self._work_of_partitions(jobs) if self._partitions else self._work(jobs)
+        for name, ids in sorted(work, key=lambda one: self._where[one[0]]):
             place = self._where[name]
             with tagged(self._tags[place]) if self._tags else contextlib.nullcontext():
-                self._drivers[place].run(name, self._number)
-            self._number += 1
+                self._drivers[place].run(name, ids)
         if counted:
             self._steps += sum(driver.steps for driver in self._drivers) - steps
+            self._texts += sum(driver.texts for driver in self._drivers) - texts
             after = [one.cpu_s() for one in self.found]
             self._spent = [
                 sum(row) for row in zip(self._spent, after, (-cpu for cpu in before), strict=True)
             ]
+
+    def _work(self, jobs: int) -> Iterator[tuple[str, list[str]]]:
+        """Yield the collection and the ids of each job, for so many jobs a server."""
+        for of in jobs_of(jobs * len(self.found), skew=self._skew):
+            yield f"c{of}", self._ids()
+
+    def _work_of_partitions(self, requests: int) -> Iterator[tuple[str, list[str]]]:
+        """Yield the partition and the ids of each job of so many requests."""
+        names = partition_names("c", self._partitions)
+        share = _TEXTS * self._partitions / self._texts_of_one  # as many texts as with many
+        for _ in range(max(1, round(requests * share))):
+            parts: dict[str, list[str]] = {}
+            for one in self._ids():
+                name = names[partition_of(one, self._partitions)]
+                parts.setdefault(name, []).append(one)
+            yield from parts.items()
+
+    def _ids(self) -> list[str]:
+        self._number += 1
+        return [f"d{self._number}-{n}" for n in range(self._texts_of_one)]
 
     def figures(self) -> dict[str, Any]:
         """Return what the counted jobs have cost."""
@@ -267,9 +306,12 @@ class Setup:
             "kind": self.kind,
             "servers": len(self.found),
             "steps": self._steps,
+            "texts": self._texts,
+            "texts_of_a_request": self._texts_of_one,
             "busiest_cpu_s": max(self._spent),
             "all_cpu_s": sum(self._spent),
             "steps_per_busiest_cpu_s": self._steps / max(self._spent),
+            "texts_per_busiest_cpu_s": self._texts / max(self._spent),
             "cpu_us_per_step": sum(self._spent) / self._steps * 1e6,
         }
 
@@ -287,6 +329,20 @@ def independent(stack: contextlib.ExitStack, count: int, *, skew: float = 0.0) -
         drivers[place].make(name)
     kind = "independent, Zipf" if skew else "independent"
     return Setup(kind, found, drivers, where, skew=skew)
+
+
+def partitioned(stack: contextlib.ExitStack, count: int, *, texts: int) -> Setup:
+    """Return so many ledgers with one collection, of which each has a partition."""
+    found = stack.enter_context(servers(count))
+    where = placed(found, partitions=count) if count > 1 else {"c.0": 0}
+    drivers = [
+        Driver(stack.enter_context(contextlib.closing(Ledger.from_url(one.url, name=name))))
+        for one, name in zip(found, [HOME_LEDGER, *"bcdefgh"], strict=False)
+    ]
+    for name, place in where.items():
+        drivers[place].make(name)
+    kind = f"one collection, {texts} texts a request"
+    return Setup(kind, found, drivers, where, texts=texts, partitions=count)
 
 
 @contextlib.contextmanager
@@ -391,6 +447,8 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         setups = [independent(stack, count) for count in (1, 2, 4)]
         setups.append(independent(stack, 4, skew=arguments.skew))
+        for texts in (_TEXTS * 4, UPLOAD_DOCUMENTS):
+            setups += [partitioned(stack, count, texts=texts) for count in (1, 4)]
         in_a_cluster, about = in_cluster(stack, 4)
         setups.append(in_a_cluster)
         for setup in setups:
@@ -400,11 +458,17 @@ def main() -> None:
                 setup.run(arguments.jobs)
         result = [setup.figures() for setup in setups]
     base = result[0]["steps_per_busiest_cpu_s"]
+    alone = {one["texts_of_a_request"]: one for one in result if one["servers"] == 1}
     for one in result:
         one["ratio"] = one["steps_per_busiest_cpu_s"] / base
+        same = alone[one["texts_of_a_request"]]
+        one["ratio_texts"] = one["texts_per_busiest_cpu_s"] / same["texts_per_busiest_cpu_s"]
     sheet.table(
         "Steps by the CPU of the busiest server",
-        ["kind, servers", "steps", "CPU us a step", "steps a CPU s, busiest", "x one ledger"],
+        [
+            *("kind, servers", "steps", "CPU us a step", "steps a CPU s, busiest", "x one ledger"),
+            *("texts a CPU s, busiest", "x one ledger"),
+        ],
         [
             [
                 f"{one['kind']}, {one['servers']}",
@@ -412,6 +476,8 @@ def main() -> None:
                 one["cpu_us_per_step"],
                 one["steps_per_busiest_cpu_s"],
                 one["ratio"],
+                one["texts_per_busiest_cpu_s"],
+                one["ratio_texts"],
             ]
             for one in result
         ],
