@@ -160,7 +160,8 @@ class FakeWorker:
                 made = self.ledger.documents.collection_put(wanted)
                 return made.model_dump(mode="json", exclude={"checksum_key"})
             case Kind.COLLECTION_DELETE:
-                self.ledger.documents.collection_delete(work.params["name"])
+                documents = self.ledger.documents
+                documents.collection_delete(documents.collections()[work.params["name"]].name)
                 return {"name": work.params["name"]}
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
