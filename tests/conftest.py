@@ -87,6 +87,7 @@ _FIRST = (
     "chaos/test_crash_points.py",
     "chaos/test_storm.py",
     "chaos/test_broken_network.py",
+    "unit/verso_worker/records/test_generation.py",
 )
 _PLACES = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
 
