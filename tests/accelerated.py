@@ -163,7 +163,12 @@ def decoder(folder: Path) -> dict[str, Any]:
     """A decoder: texts encoded, some steps, and some more from the checkpoint."""
     recipe = config.load("tiny")
     few = replace(
-        recipe.train, device=accelerator.NAME, max_steps=6, bfloat16=True, evaluate_chunks=4
+        recipe.train,
+        device=accelerator.NAME,
+        minutes=60.0,  # steps end it, however slow the machine is
+        max_steps=6,
+        bfloat16=True,
+        evaluate_chunks=4,
     )
     recipe = replace(recipe, train=few)
     pool = list(tiny_artifact.documents(count=60))
