@@ -20,6 +20,7 @@ from verso_client import Client, Document
 from verso_core import heads, registry
 from verso_core.heads import Calibration, Portion, Relevance
 from verso_core.jobs import SearchMode
+from verso_core.jobs.search import DENSE_SHARE
 from verso_core.registry import Channel
 
 if TYPE_CHECKING:
@@ -414,8 +415,9 @@ def test_a_search_explains_its_scores(http: httpx2.Client, verso: Client) -> Non
     verso.create_collection(name, search=SearchMode.HYBRID)
     verso.ingest([Document(text, id=key) for key, text in LINES.items()], collection=name)
     query = {"collection": name, "query": LINES["retry"]}
+    hybrid = {"dense", "sparse", "fused", "scale", "score"}
 
-    def parts(**options: Any) -> list[dict[str, float]]:
+    def parts(**options: Any) -> list[dict[str, Any]]:
         plain = ask(http, "/v1/search", **query, **options)["hits"]
         hits = ask(http, "/v1/search", **query, **options, explain=True)["hits"]
         assert [{k: v for k, v in hit.items() if k != "explain"} for hit in hits] == plain
@@ -427,11 +429,18 @@ def test_a_search_explains_its_scores(http: httpx2.Client, verso: Client) -> Non
     )
     both = parts(mode="hybrid")
     assert both[0]["fused"] == both[0]["score"]
-    assert all(one.keys() == {"dense", "sparse", "fused", "score"} for one in both)
+    assert all(one.keys() == hybrid for one in both)
+    for one in both:
+        lowest, highest, heaviest = (one["scale"][key] for key in ("lowest", "highest", "heaviest"))
+        near = (one["dense"] - lowest) / (highest - lowest)
+        said = one["sparse"] / heaviest
+        assert one["fused"] == pytest.approx(
+            DENSE_SHARE * near + (1 - DENSE_SHARE) * said, abs=1e-4
+        )
     first, *rest = parts(rerank="pairs", rerank_from=1, rerank_share=0.25)
-    assert first.keys() == {"dense", "sparse", "fused", "rerank_score", "rerank_share", "score"}
+    assert first.keys() == hybrid | {"rerank_score", "rerank_share"}
     assert first["rerank_share"] == 0.25
-    assert all(one.keys() == {"dense", "sparse", "fused", "score"} for one in rest)
+    assert all(one.keys() == hybrid for one in rest)
     same = verso.search(LINES["retry"], collection=name, mode=SearchMode.DENSE, explain=True).hits
     assert [hit.explain and hit.explain.dense for hit in same] == [hit.score for hit in same]
     verso.delete_collection(name)

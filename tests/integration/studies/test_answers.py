@@ -104,8 +104,10 @@ def test_a_student_of_two_readers_is_measured_beside_them_and_kept(
     assert main(taught) == 0
     first = capsys.readouterr().out
     rows = [line.split("|")[1].strip() for line in first.splitlines() if line.startswith("| ")]
-    expected = [arms.SHIPPED, distillation.SECOND, arms.MEAN, *distillation.STUDENTS]
-    assert rows == ["reader", *expected]
+    expected = ["reader", arms.SHIPPED, distillation.SECOND, arms.MEAN]
+    for student in distillation.STUDENTS:
+        expected += [student, distillation.BETWEEN.format(student)]
+    assert rows == expected
     line = json.loads(first.splitlines()[-1])
     assert line["study"] == "distillation"
     assert line["figures"][arms.SHIPPED]["gain"]["F1"]["value"] == 0.0

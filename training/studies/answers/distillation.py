@@ -164,7 +164,8 @@ class Study:
         """Keep the mean of a student's weights and of those it started at; return its logits."""
         folder = self.work / "runs" / _file(BETWEEN.format(name))
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({key: one.contiguous() for key, one in weights.items()}, folder / WEIGHTS)
+        if not (folder / WEIGHTS).exists():
+            save_file({key: one.contiguous() for key, one in weights.items()}, folder / WEIGHTS)
         made = Taught.load(student)
         learned = (
             f"{made.learned}; its weights are the mean of what came of it and of that version's"

@@ -39,7 +39,9 @@ class Taught:
         )
 
     def write(self, folder: Path) -> None:
-        """Keep it beside the weights."""
+        """Keep it beside the weights; a file that says so already stays as it is."""
+        if (folder / _ABOUT).exists() and Taught.load(folder) == self:
+            return
         draft = folder / f"{_ABOUT}.new"
         draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         draft.replace(folder / _ABOUT)
