@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 import redis
+from tests.conftest import ValkeyServer
 from typer.testing import CliRunner
 
 from verso_client import Client, Document, Retries
@@ -233,6 +234,16 @@ def new_platform(
     """Make platforms with settings of their own; all are ended with the file's last test."""
     with platforms(artifact, tmp_path_factory) as make:
         yield make
+
+
+@pytest.fixture(scope="module")
+def second_ledger(
+    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ValkeyServer]:
+    """A server that a platform may have as its second ledger."""
+    made = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("second"), {})
+    yield made
+    made.kill()
 
 
 @pytest.fixture(scope="session")

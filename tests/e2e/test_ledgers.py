@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,14 +49,9 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(
-    new_platform: Callable[..., Platform],
-    valkey_binary: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Pair]:
-    other = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("other"), {})
+def pair(new_platform: Callable[..., Platform], second_ledger: ValkeyServer) -> Pair:
     platform = new_platform(
-        VERSO_LEDGERS=f"b={other.url}",
+        VERSO_LEDGERS=f"b={second_ledger.url}",
         VERSO_VERIFY_DELAY_S="0.1",
         VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_RESULT_INLINE_BYTES="2048",
@@ -71,8 +66,7 @@ def pair(
         client.drain_ledger("home")
         client.create_collection(OTHER)
         client.drain_ledger("home", draining=False)
-    yield Pair(platform, other)
-    other.kill()
+    return Pair(platform, second_ledger)
 
 
 def documents(count: int) -> list[Document]:

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 import httpx2
@@ -25,14 +25,9 @@ TEXTS, LINES = "move-texts", "move-lines"
 
 
 @pytest.fixture(scope="module")
-def platform(
-    new_platform: Callable[..., Platform],
-    valkey_binary: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Platform]:
-    other = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("other"), {})
+def platform(new_platform: Callable[..., Platform], second_ledger: ValkeyServer) -> Platform:
     made = new_platform(
-        VERSO_LEDGERS=f"b={other.url}",
+        VERSO_LEDGERS=f"b={second_ledger.url}",
         VERSO_VERIFY_DELAY_S="0.1",
         VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_SCRUB_SHARE="1",
@@ -44,8 +39,7 @@ def platform(
         client.create_collection(TEXTS)
         client.create_collection(LINES, kind=CollectionKind.LOGS)
         client.drain_ledger("b", draining=False)
-    yield made
-    other.kill()
+    return made
 
 
 class Load:

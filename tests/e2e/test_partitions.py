@@ -38,14 +38,9 @@ def documents() -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def platform(
-    new_platform: Callable[..., Platform],
-    valkey_binary: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Platform]:
-    other = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("other"), {})
+def platform(new_platform: Callable[..., Platform], second_ledger: ValkeyServer) -> Platform:
     made = new_platform(
-        VERSO_LEDGERS=f"b={other.url}",
+        VERSO_LEDGERS=f"b={second_ledger.url}",
         VERSO_VERIFY_DELAY_S="0.1",
         VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_RESULT_INLINE_BYTES="2048",
@@ -60,8 +55,7 @@ def platform(
             assert report.failed == ()
             assert report.documents == COUNT
             made.await_verified(name, COUNT)
-    yield made
-    other.kill()
+    return made
 
 
 @pytest.fixture

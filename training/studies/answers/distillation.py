@@ -167,9 +167,7 @@ class Study:
         if not (folder / WEIGHTS).exists():
             save_file({key: one.contiguous() for key, one in weights.items()}, folder / WEIGHTS)
         made = Taught.load(student)
-        learned = (
-            f"{made.learned}; its weights are the mean of what came of it and of that version's"
-        )
+        learned = f"{made.learned}; its weights are the mean of the student's and of that version's"
         replace(made, learned=learned).write(folder)
         return Loaded.of(self.artifact, self.head).weighted(weights)
 

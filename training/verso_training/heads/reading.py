@@ -216,7 +216,7 @@ def threshold_note(figures: Figures) -> str:
     """Return what a card says of the null thresholds."""
     kept = (
         f"the loosest that keeps {100 * reader.PRECISION:.0f} % of the given answers right, also "
-        "where the questions' documents are drawn anew"
+        "if documents are drawn again from those of the questions"
     )
     which = kept if figures.threshold > figures.best else "the one with the best F1"
     return (

@@ -32,6 +32,7 @@ from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_ledger import AsyncLedger, Ledgers, NewJob
+from verso_ledger.ledgers.answers import every_answer
 from verso_ledger.models import IdentityKnown
 from verso_ledger.names import new_job_id
 
@@ -146,19 +147,11 @@ class Acceptance:
         parts = batch.parted(ledgers)
         by_name = {one.name: one for one in ledgers.values()}
         until_s = asyncio.get_running_loop().time() + hold_s
-        answers = await asyncio.gather(
-            *(
-                self._moving(tenant, by_name[name], part, until_s=until_s)
-                for name, part in parts.items()
-            ),
-            return_exceptions=True,  # no part is left behind when another fails
+        answers = await every_answer(
+            self._moving(tenant, by_name[name], part, until_s=until_s)
+            for name, part in parts.items()
         )
-        repeated = set(batch.repeated)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            repeated |= answer
-        return frozenset(repeated)
+        return frozenset(batch.repeated).union(*answers)
 
     async def _moving(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float

@@ -37,7 +37,7 @@ async def listed(request: Request, collection: Collection, params: ListParams) -
     Raises:
         RequestInvalid: the cursor is none of a list in this order.
     """
-    _ = params.page_end
+    _ = params.page_end  # raises before any partition is asked
     ended = await scatter.every(request, collection, _job(request, Kind.LIST, params))
     return joined_pages([responses.sole(one) for one in ended], params)
 

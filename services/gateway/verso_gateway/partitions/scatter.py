@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from verso_core.jobs.collections import partition_names, partition_of
 from verso_gateway import headers, responses, views
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob
+from verso_ledger.ledgers.answers import every_answer
 from verso_ledger.ledgers.groups import joined
 
 ByName = Callable[[str], NewJob]
@@ -52,15 +52,7 @@ async def each(request: Request, names: Sequence[str], job: ByName) -> list[Ende
         VersoError: a job was not accepted or ended in an error.
     """
     check_no_webhook(request)
-    answers = await asyncio.gather(
-        *(responses.finish(request, job(name)) for name in names), return_exceptions=True
-    )
-    found = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-        found.append(answer)
-    return found
+    return await every_answer(responses.finish(request, job(name)) for name in names)
 
 
 async def every(request: Request, collection: Collection, job: ByName) -> list[Ended]:
