@@ -27,6 +27,8 @@ class SyncedFiles:
 
     A library under every process (``synced.c``) copies each file whenever it is synced. What was
     appended since is lost, but for a piece of random length; a file that was never synced is empty.
+    Half of the files that lose something keep their length, and zeros take the place of what is
+    lost: a file system may write a length before the bytes.
     Names are as they were at the cut, as after a journal's commit.
     """
 
@@ -73,6 +75,8 @@ class SyncedFiles:
             lost += 1
             if now.startswith(synced):  # appended to: some of it may have reached the disk
                 synced += now[len(synced) :][: dice.randrange(len(now) - len(synced) + 1)]
+                if dice.random() < 0.5:
+                    synced = synced.ljust(len(now), b"\0")
             path.write_bytes(synced)
         return lost
 

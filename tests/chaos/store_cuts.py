@@ -30,7 +30,7 @@ from tests.wire import Item, cut
 from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Precision, Queue, Status
 from verso_ledger import Commit, Ledger, NewJob
-from verso_standalone.valkey import find_program, free_port
+from verso_standalone.valkey import drop_unwritten, find_program, free_port
 from verso_worker.records.points import Point
 from verso_worker.stores.edge.client import EdgeVectors
 
@@ -80,6 +80,7 @@ class LedgerStore:
     def start(self) -> None:
         """Start the server on its append-only file."""
         folder, port = self._disk.data, free_port()
+        drop_unwritten(folder)
         flags = self._flags | {"port": str(port), "dir": str(folder)}
         given = [part for name, value in flags.items() for part in (f"--{name}", value)]
         argv = [str(find_program()), *given]

