@@ -102,7 +102,6 @@ def client(shot: Shot) -> Iterator[Client]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", _CHOSEN)
 def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
     shot: Shot, client: Client, place: str
@@ -137,7 +136,6 @@ def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "place", [*_LINES, *_VERIFIED] if _ALL else ["lines are coded, not committed"]
 )
@@ -172,7 +170,6 @@ def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not _ALL, reason="starts one more platform: make chaos")
 @pytest.mark.parametrize("place", [name for name in _COLD if "entries" not in name])
 def test_a_worker_that_ends_while_it_moves_blocks_to_cold_storage_loses_no_line(
@@ -199,7 +196,6 @@ def test_a_worker_that_ends_while_it_moves_blocks_to_cold_storage_loses_no_line(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not _ALL, reason="starts one more platform: make chaos")
 @pytest.mark.parametrize("place", [name for name in _COLD if "blocks" not in name])
 def test_a_worker_that_ends_while_it_moves_entries_to_cold_storage_loses_no_text(
@@ -243,7 +239,6 @@ def _in_cold(platform: Platform) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "place", [_FIRST, "points are applied, not flushed", "points are flushed, unanswered"]
 )
@@ -270,7 +265,6 @@ def test_a_store_that_ends_amid_the_first_record_of_a_log_collection_loses_nothi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not _ALL, reason="makes a worker die once more: make chaos")
 def test_a_worker_that_ends_while_it_deletes_a_collection_leaves_nothing_of_it(
     shot: Shot, client: Client
@@ -297,7 +291,6 @@ def test_a_worker_that_ends_while_it_deletes_a_collection_leaves_nothing_of_it(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not _ALL, reason="takes minutes: make chaos")
 @pytest.mark.parametrize("place", _RELEASES)
 def test_a_worker_that_ends_while_models_change_changes_them_once(

@@ -32,7 +32,6 @@ _LOST_S = 240.0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_or_done_twice(valkey_binary: str, tmp_path: Path) -> None:
     assert valkey_binary
     command = [sys.executable, "-m", "tests.chaos.failovers", "--count", "2", "--as-replica"]
@@ -52,7 +51,6 @@ def test_nothing_acknowledged_is_lost_or_done_twice(valkey_binary: str, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_platform_follows_its_ledger_and_its_broker(valkey_binary: str, tmp_path: Path) -> None:
     with group(valkey_binary, tmp_path / "servers") as servers:
         platform = Parts(

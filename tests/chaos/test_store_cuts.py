@@ -38,7 +38,7 @@ def disk_in_memory() -> Iterator[SyncedFiles]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300 + 20 * CUTS)
+@pytest.mark.timeout(900 + 20 * CUTS)
 @pytest.mark.parametrize("name", STORES)
 def test_what_a_store_answered_is_there_after_a_power_cut(name: str) -> None:
     answered = lost = 0

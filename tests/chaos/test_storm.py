@@ -20,7 +20,6 @@ from verso_core.jobs import Status
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_short_storm_breaks_no_promise_and_a_worker_leaves_in_time(tmp_path: Path) -> None:
     platform = Platform(
         tmp_path / "data",

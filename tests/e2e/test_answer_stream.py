@@ -18,7 +18,6 @@ from verso_core.jobs import Status
 QUESTION = "what timed out"
 LINE = "2026-03-04T05:06:07Z WARN keeper: worker {} of 8 timed out, retry in {} s"
 TEXTS = [LINE.format(n, n + 1) + " " + "and so on " * 70 for n in range(8)]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

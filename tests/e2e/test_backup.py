@@ -75,7 +75,6 @@ class Load(threading.Thread):
                     return
 
 
-@pytest.mark.timeout(600)
 def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
@@ -150,7 +149,6 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     restored.stop()
 
 
-@pytest.mark.timeout(480)
 def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
     platform: Platform, lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:

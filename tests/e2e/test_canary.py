@@ -32,8 +32,6 @@ PRODUCTS = 250
 """Products of matrices that make a graph slow: tens of times the work of the small models."""
 PATIENCE_S = 600.0  # only a canary that is never withdrawn takes so long
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture(scope="module")
 def target(new_platform: Callable[..., Platform]) -> Platform:

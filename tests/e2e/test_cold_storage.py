@@ -76,7 +76,6 @@ def objects(platform: Platform) -> list[Path]:
     return [path for path in (platform.data / "cold").rglob("*") if path.is_file()]
 
 
-@pytest.mark.timeout(600)
 def test_lines_and_documents_move_are_read_survive_kills_and_are_in_a_backup(
     new_platform: Callable[..., Platform], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,6 @@ def test_jobs_can_be_followed_to_their_end(
     assert b"succeeded" in verso_command("jobs", "show", job.id).stdout
 
 
-@pytest.mark.timeout(300)
 def test_beyond_loopback_only_callers_with_a_key_are_served_each_what_is_its_own(
     new_platform: Callable[..., Platform],
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_demo_gives_every_text_back_and_writes_its_report(
     artifact: Path, tmp_path: Path
 ) -> None:

@@ -43,7 +43,6 @@ def numbered(documents: list[Document], prefix: str) -> list[Document]:
     return [Document(d.text, id=f"{prefix}/{n}") for n, d in enumerate(documents)]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", ["worker", "engine", "shard", "gateway", "keeper", "valkey"])
 def test_sigkill_in_the_middle_of_an_ingest_loses_nothing(
     target: Platform, lines: Callable[[int], list[Document]], part: str
@@ -67,7 +66,6 @@ def test_sigkill_in_the_middle_of_an_ingest_loses_nothing(
         verso.delete_collection(name)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_second_start_finds_everything_again(
     target: Platform, lines: Callable[[int], list[Document]], how: signal.Signals
@@ -167,7 +165,6 @@ def test_a_corrupted_patch_byte_is_record_corrupt_and_never_wrong_text(target: P
         verso.delete_collection("corrupt")
 
 
-@pytest.mark.timeout(600)
 def test_without_redis_the_api_answers_503_and_recovers_by_itself(target: Platform) -> None:
     pid = target.pid("valkey")
     with httpx2.Client(base_url=target.url, timeout=60.0) as http:
@@ -190,7 +187,6 @@ def test_without_redis_the_api_answers_503_and_recovers_by_itself(target: Platfo
         assert len(verso.embed(["back again"])) == 1
 
 
-@pytest.mark.timeout(600)
 def test_more_work_than_the_queue_may_hold_is_429_with_retry_after(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
 ) -> None:
@@ -216,7 +212,6 @@ def _is_refused(client: Client) -> bool:
     return False
 
 
-@pytest.mark.timeout(300)
 def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
     target: Platform, new_platform: Callable[..., Platform]
 ) -> None:

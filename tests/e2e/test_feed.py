@@ -27,7 +27,6 @@ from tests.e2e.conftest import Platform
 from verso_core.jobs import Filter
 from verso_core.jobs.lines import LinesRequest
 
-pytestmark = pytest.mark.timeout(600)  # the codec of lines is compiled within the first test
 LINES = 2000
 MIB = 1024 * 1024
 

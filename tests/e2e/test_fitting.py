@@ -27,8 +27,6 @@ from verso_standalone.fitting import train_decoder
 from verso_standalone.models import add_model
 from verso_training.artifact import collection
 
-pytestmark = pytest.mark.timeout(600)
-
 WORDS = sorted({word for words in tiny_artifact.WORDS.values() for word in words})
 
 

@@ -26,7 +26,6 @@ from verso_core.jobs import CollectionKind
 from verso_core.jobs.lines import LinesRequest
 from verso_standalone.valkey import free_port
 
-pytestmark = pytest.mark.timeout(600)  # the codec of lines is compiled within the first test
 COMMAND = [sys.executable, "-m", "verso_client"]
 
 

@@ -57,7 +57,6 @@ def _attempted(verso: Client, number: int) -> str | None:
     return f"full-{number}"
 
 
-@pytest.mark.timeout(400)
 def test_a_full_disk_is_over_without_hands_once_there_is_room(small_disk: Platform) -> None:
     with small_disk.client() as verso:
         verso.ingest([Document("there was room", id="before")])

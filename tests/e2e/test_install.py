@@ -56,7 +56,6 @@ def install(wheels: list[Path], folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_installed_wheels_run_the_demo_for_a_user_who_may_write_the_data_folder_only(
     wheels: list[Path], tmp_path: Path
 ) -> None:

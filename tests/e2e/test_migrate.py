@@ -44,7 +44,6 @@ class Searches(threading.Thread):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_migration_shot_at_under_searches_and_writes_loses_nothing(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:

@@ -18,7 +18,6 @@ from tests.support.api_document import DOCUMENT
 if TYPE_CHECKING:
     from tests.support.described import Operations
 
-pytestmark = pytest.mark.timeout(300)  # the platform starts within the first test
 
 STREAMS = {"followJob", "followJobs", "tailLogs"}
 

@@ -48,7 +48,6 @@ def named(documents: list[Document], prefix: str) -> dict[str, Document]:
     return {f"{prefix}/{n}": Document(d.text, id=f"{prefix}/{n}") for n, d in enumerate(documents)}
 
 
-@pytest.mark.timeout(300)
 def test_what_a_cluster_refuses_is_tried_again_and_what_it_took_is_read_back(
     target: Platform, cluster: Cluster, lines: Callable[[int], list[Document]]
 ) -> None:
@@ -87,7 +86,6 @@ def test_what_a_cluster_refuses_is_tried_again_and_what_it_took_is_read_back(
     assert len(cluster.ids(KEPT, 0)) == 120
 
 
-@pytest.mark.timeout(600)
 def test_the_status_names_a_collection_that_is_kept_otherwise(
     target: Platform, cluster: Cluster, new_platform: Callable[..., Platform]
 ) -> None:

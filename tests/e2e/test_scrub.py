@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 import redis
 from tests.e2e.conftest import Platform
 
@@ -42,7 +41,6 @@ def _pass(verso: Client, *, after: int, timeout_s: float = 90.0) -> ScrubState:
     return state
 
 
-@pytest.mark.timeout(300)
 def test_a_damaged_document_is_found_and_named_and_its_neighbours_are_sound(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
 ) -> None:

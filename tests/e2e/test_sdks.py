@@ -33,8 +33,6 @@ from tests.e2e.conftest import Platform, publish_heads
 from verso_core import api_keys
 from verso_core.api_keys import Scope
 
-pytestmark = pytest.mark.timeout(300)  # the platform starts within the first test
-
 TEXTS = ["disk sda is full", "link eth0 is up", "worker 3 timed out"]
 LONG = "one more word " * 400
 NODE = Path(__file__).parents[1] / "support" / "node"

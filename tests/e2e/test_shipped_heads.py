@@ -34,7 +34,6 @@ def _said(client: Client, **what: object) -> list[Classification]:
     return [one.heads[0] for one in found]
 
 
-@pytest.mark.timeout(300)
 def test_a_stored_document_of_each_log_set_is_classified_as_its_text(client: Client) -> None:
     """By default, in a collection of the default kind, so that the figures of both are the same."""
     client.create_collection("failures")

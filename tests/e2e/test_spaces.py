@@ -18,7 +18,6 @@ from verso_core import manifest
 from verso_core.errors import CollectionExists, ModelUnknown
 from verso_standalone.models import add_model, drop_model
 
-pytestmark = pytest.mark.timeout(300)
 TEXTS = [f"the link on port {number} is down" for number in range(8)]
 
 

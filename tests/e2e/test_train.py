@@ -23,8 +23,6 @@ from verso_core.heads import Portion
 from verso_core.jobs import CollectionKind, Status
 from verso_core.registry import Channel
 
-pytestmark = pytest.mark.timeout(600)
-
 LINES = {
     "disk": "kernel: sd{n}: I/O error, sector {n}{n}, disk failed to read block",
     "login": "sshd[{n}]: session opened for user u{n} by (uid=0)",

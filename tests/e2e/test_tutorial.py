@@ -91,7 +91,6 @@ def told(own: Platform, tmp_path: Path) -> str:
     return run_page(TUTORIALS / "train-heads.md", own, tmp_path)
 
 
-@pytest.mark.timeout(600)
 def test_the_first_run_ends_with_a_question_answered_and_a_statement_found(
     shipped: Platform, tmp_path: Path
 ) -> None:
@@ -106,7 +105,6 @@ def test_the_first_run_ends_with_a_question_answered_and_a_statement_found(
     assert re.search(r"│ 2 +│.*eth<\*>: link is up, <\*> Mbps", statements)
 
 
-@pytest.mark.timeout(600)
 def test_the_tutorial_does_what_it_says(told: str, own: Platform) -> None:
     """Logs to a head that abstains, questions to one that answers; each a canary first."""
     [troubles] = re.findall(rf"head troubles ({VERSION}) is the canary", told)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Platform
 
-pytestmark = pytest.mark.timeout(600)  # the first test of a folder waits for its platform
 
 OPEN = ("queued", "running")
 DEAD = {"dead: full disk": ["letter-0", "letter-1", "letter-2"], "dead: crashes": ["shot"]}

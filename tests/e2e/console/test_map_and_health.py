@@ -137,7 +137,6 @@ def test_health_says_what_waits_and_what_reads_back(look: Look) -> None:
     look.shot("health")
 
 
-@pytest.mark.timeout(900)  # a pass waits until the worker has nothing else to do
 @pytest.mark.parametrize("look", [LOOKS[0]], indirect=True)
 def test_a_pass_over_all_records_begins_by_hand_and_ends(look: Look, platform: Platform) -> None:
     with platform.client() as client:

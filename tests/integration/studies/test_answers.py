@@ -87,7 +87,6 @@ def data(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.timeout(300)
 def test_a_student_of_two_readers_is_measured_beside_them_and_kept(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,7 +101,6 @@ def data(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.timeout(600)  # two dozen trainings; seconds each on a quiet machine
 def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Path) -> None:
     told = tmp_path / "quality.md"
     told.write_text("# Page\n", encoding="utf-8")

@@ -27,7 +27,6 @@ from verso_training.heads.fitting import AdapterRun, Budget
 from verso_training.heads.reader import Reader
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from verso_codecs import coder
 
 PROGRAM = """
@@ -78,7 +76,6 @@ def run(*, compiled: bool) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(600)  # the first run on a machine compiles every kernel
 def test_compiled_kernels_and_plain_python_agree() -> None:
     """The same functions run uncompiled are the reference: nothing wraps, nothing is a float."""
     assert run(compiled=True) == run(compiled=False)

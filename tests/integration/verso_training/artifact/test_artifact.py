@@ -27,7 +27,6 @@ from verso_worker.engine.decoder import Cache
 from verso_worker.engine.decoder import Decoder as ServedDecoder
 from verso_worker.engine.sessions import Load, Sessions
 
-pytestmark = pytest.mark.timeout(600)  # three graphs are exported
 COMMITTED = Path(__file__).resolve().parents[3] / "data" / "artifact-tiny"
 
 

@@ -39,7 +39,6 @@ from verso_training.service.metrics import Metrics
 from verso_training.service.trainer import Trainer
 
 ARTIFACT = Path(__file__).parents[3] / "data" / "artifact-tiny"
-pytestmark = pytest.mark.timeout(600)
 
 
 def some_rows(count: int = 120, labels: tuple[str, ...] = ("disk", "login")) -> list[Labelled]:

@@ -26,8 +26,6 @@ from verso_ledger import Ledger, NewJob
 from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def bench(valkey_url: str, tmp_path: Path) -> Iterator[Bench]:

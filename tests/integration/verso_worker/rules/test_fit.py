@@ -34,8 +34,6 @@ from verso_worker.models.tables import TableCache
 from verso_worker.records.outputs import Wanted
 from verso_worker.stores.edge.client import EdgeVectors
 
-pytestmark = pytest.mark.timeout(300)
-
 Served = tuple[ArtifactStore, list[Ledger]]
 
 
