@@ -165,7 +165,7 @@ def test_a_move_that_is_cancelled_leaves_all_as_it_was(world: Callable[..., Worl
     here.act(40)
     home = here.ledgers["home"].moves
     begin(here, "home", "b")
-    mover = here.mover("home", sleep=lambda _: None)
+    mover = here.mover("home", sleep=lambda _: None, fence_s=0.2)
     here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
     assert mover.step() is not None  # its slices do not end in the pause
     move = home.all()[NAME]
@@ -188,7 +188,7 @@ def test_a_collection_that_is_deleted_is_copied_no_more(world: Callable[..., Wor
     here = world()
     here.act(40)
     begin(here, "home", "b")
-    mover = here.mover("home", sleep=lambda _: None)
+    mover = here.mover("home", sleep=lambda _: None, fence_s=0.2)
     here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
     mover.step()
     here.ledgers["home"].documents.collection_delete(NAME)
