@@ -205,16 +205,16 @@ def test_following_shows_the_newest_lines_and_then_each_that_comes_once(
     count = 300
 
     def send() -> None:
-        for number in range(count):
-            answer = httpx2.post(
-                f"{followed.url}/v1/ingest",
-                params={"collection": "web", "label": "test=following"},
-                content=b"%d\n" % number,
-                headers={"Content-Type": "text/plain", "Prefer": "respond-async"},
-                timeout=60,
-            )
-            assert answer.status_code == 202
-            time.sleep(0.02)
+        with httpx2.Client(base_url=followed.url, timeout=60) as http:
+            for number in range(count):
+                answer = http.post(
+                    "/v1/ingest",
+                    params={"collection": "web", "label": "test=following"},
+                    content=b"%d\n" % number,
+                    headers={"Content-Type": "text/plain", "Prefer": "respond-async"},
+                )
+                assert answer.status_code == 202
+                time.sleep(0.02)
 
     sender = threading.Thread(target=send)
     sender.start()

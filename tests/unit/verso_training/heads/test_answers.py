@@ -150,12 +150,17 @@ def test_of_the_answers_above_the_precise_threshold_enough_are_right() -> None:
         return asked, [Answer("cat", float(margin), 0.0) for margin in margins]
 
     every = drawn(20_000)
+    margins = np.array([one.margin for one in every[1]])
+    right = np.array([bool(one.answers) for one in every[0]])
     short = []
-    for _ in range(60):
+    for number in range(60):
         threshold = reader.precise_threshold(*drawn(1500))
         assert threshold is not None
-        right = reader.marks(*every, null_threshold=threshold).right.value
-        short.append(right < 100 * reader.PRECISION)
+        share = 100 * right[margins > threshold].mean()
+        if number == 0:
+            marks = reader.marks(*every, null_threshold=threshold)
+            assert marks.right.value == pytest.approx(share)
+        short.append(share < 100 * reader.PRECISION)
     assert np.mean(short) <= 0.2
     assert reader.precise_threshold(*drawn(2)) is None
     assert reader.precise_threshold([Question("1", "", "", ())] * 99, every[1][:99]) is None

@@ -40,7 +40,6 @@ from verso_worker.records.points import (
     path_in_payload,
     ranked,
     stacked,
-    unknown,
     unpacked,
     widened_limit,
 )
@@ -417,9 +416,10 @@ class QdrantVectors:
         return self._settings(name).space
 
     def _settings(self, name: str) -> Settings:
-        """Return a collection's settings, read each time: another worker may change them."""
-        if not self._client.collection_exists(self._prefix + name):
-            raise unknown(name)
+        """Return a collection's settings, read each time: another worker may change them.
+
+        One call: the server's 404 says that there is no such collection.
+        """
         config = self._client.get_collection(self._prefix + name).config
         found = settings_of(config)
         if found is None:
