@@ -124,7 +124,6 @@ def test_the_tutorial_does_what_it_says(told: str, own: Platform) -> None:
     assert state["causes"].stable == causes
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_says_what_it_is_about(
     notebook: Path,
