@@ -136,9 +136,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the kernels of log collections while the first tests of several testers run."""
+    """Compile the kernels of the codecs while the first tests of several testers run.
+
+    Else testers that need them at the same time compile the same: 14 seconds of a core each.
+    """
     if getattr(session.config.option, "numprocesses", None):  # of the process that has testers
-        compiling = subprocess.Popen([sys.executable, "-m", "verso_codecs.logs.warm"])
+        compiling = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.kernels"], cwd=session.config.rootpath
+        )
 
         def end() -> None:
             compiling.kill()
