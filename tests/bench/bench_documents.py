@@ -49,6 +49,7 @@ from verso_worker.records.recorder import ByteCodec
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.collection import EdgeCollection
+from verso_worker.stores.edge.lexical import Prepared
 from verso_worker.stores.edge.optimise import Runner
 
 SETS = ("documentation", "books", "squad paragraphs")
@@ -94,7 +95,7 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
         folder = Path(name) / "points"
         EdgeCollection.create(folder, Settings(space, terms=hybrid))
         collection = EdgeCollection(folder, index_above=10 * count)
-        collection.put([])  # makes the engine's files
+        collection.put(Prepared([], {}))  # makes the engine's files
         empty = files.used_bytes(folder)
         rng = np.random.default_rng(1)
         for start in range(0, count, PAGE):
@@ -110,7 +111,7 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
                     terms=[terms[n % len(terms)] if hybrid else NO_TERMS for n in numbers],
                 )
             )
-        collection.flush()
+            collection.flush()  # as the store does after each call: words gather as there
         lock = os.open(Path(name) / "lock", os.O_CREAT | os.O_RDWR)
         if collection.needs_optimising() and not collection.optimise(Runner(lock)):
             raise AssertionError("the optimiser failed")

@@ -28,6 +28,7 @@ from verso_worker.records.points import NO_TERMS, Disk, packed
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.collection import EdgeCollection
+from verso_worker.stores.edge.lexical import Prepared
 from verso_worker.stores.edge.optimise import Runner
 
 DIM = 384
@@ -42,7 +43,7 @@ def measure(space: Space, *, payload: str, hybrid: bool, chunks: int, index: boo
         place = Path(folder) / "points"
         EdgeCollection.create(place, Settings(space, terms=hybrid))
         collection = EdgeCollection(place, index_above=10 * chunks)
-        collection.put([])  # makes the engine's files
+        collection.put(Prepared([], {}))  # makes the engine's files
         empty = sum(asdict(_disk(collection)).values())
         for start in range(0, chunks, PAGE):
             _put(collection, range(start, min(start + PAGE, chunks)), payload=payload)

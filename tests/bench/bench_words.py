@@ -1,9 +1,10 @@
 """What do the words of a hybrid collection take on the disk, a chunk?
 
 Chunks of the shipped corpus, and with ``--data`` of public sets, are put into the embedded engine
-with and without words, under the options that the engine has for them. Vectors are random: only
-their number matters. *before*: as written; *after*: when the optimiser has built the index, which
-happens above 50,000 chunks. Blocks on the disk are counted, so small collections look larger.
+without words, with them as sparse vectors under the options that the engine has, and with the index
+of words beside it. Vectors are random: only their number matters. *before*: as written; *after*:
+when the optimiser has built the engine's indexes, which happens above 50,000 chunks, and the merges
+of words have ended. Blocks on the disk are counted, so small collections look larger.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import qdrant_edge as qdrant
 import sheet
 import texts
 
-from verso_core import manifest
+from verso_core import files, manifest
 from verso_standalone.stack import find_artifact
 from verso_worker.records.artifact import cutter
 from verso_worker.records.points import TERMS, Terms
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.query import sparse
+from verso_worker.stores.edge.words import WORDS_NAME, Words, Writers
 
 _DIM = 384
 _BATCH = 256
@@ -33,7 +35,7 @@ _SETS = {"CACM": "ir_cacm/corpus.jsonl.xz", "SciFact": "ir_scifact/corpus.jsonl.
 _WORDS = qdrant.EdgeSparseVectorParams
 _OPTIONS = {
     "no words": None,
-    "as served": _WORDS(modifier=qdrant.Modifier.Idf),
+    "sparse vectors": _WORDS(modifier=qdrant.Modifier.Idf),
     "float16": _WORDS(modifier=qdrant.Modifier.Idf, datatype=qdrant.VectorStorageDatatype.Float16),
     "uint8": _WORDS(modifier=qdrant.Modifier.Idf, datatype=qdrant.VectorStorageDatatype.Uint8),
     "uint8, on disk": _WORDS(
@@ -68,10 +70,22 @@ def disk_bytes(terms: Sequence[Terms], words: qdrant.EdgeSparseVectorParams | No
         for step in (lambda: None, edge.optimize):
             step()
             edge.flush()
-            used = sum(512 * path.lstat().st_blocks for path in Path(name).rglob("*"))
-            found.append(used / len(terms))
+            found.append(files.used_bytes(Path(name)) / len(terms))
         edge.close()
     return found
+
+
+def index_bytes(terms: Sequence[Terms]) -> list[float]:
+    """Return the bytes a chunk of an index of words before and after the last merges."""
+    with tempfile.TemporaryDirectory() as name:
+        words = Words(Path(name) / WORDS_NAME, Writers())
+        for start in range(0, len(terms), _BATCH):
+            words.put({uuid4(): own for own in terms[start : start + _BATCH]})
+            words.log()
+            words.flushed()
+        before = files.used_bytes(Path(name))
+        words.end_merges()
+        return [before / len(terms), files.used_bytes(Path(name)) / len(terms)]
 
 
 def sets(folder: Path | None, limit: int) -> Iterator[tuple[str, list[bytes]]]:
@@ -103,6 +117,9 @@ def main() -> None:
             plain = plain or found
             more = [own - bare for own, bare in zip(found, plain, strict=True)]
             rows.append([f"{name}: {option}", len(chunks), size, words, *found, *more])
+        beside = index_bytes(terms)
+        both = [bare + own for bare, own in zip(plain, beside, strict=True)]
+        rows.append([f"{name}: index of words", len(chunks), size, words, *both, *beside])
     columns = ["", "chunks", "text", "words", "before", "after", "words before", "words after"]
     sheet.table("bytes a chunk on the disk", columns, rows)
     paper.finish({"columns": columns, "rows": rows})

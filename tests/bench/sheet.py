@@ -23,7 +23,16 @@ from rich.table import Table
 from verso_core import DISTRIBUTION
 
 _VERSIONS = (
-    *(DISTRIBUTION, "onnxruntime", "numpy", "numba", "tokenizers", "qdrant-edge-py", "celery"),
+    *(
+        DISTRIBUTION,
+        "onnxruntime",
+        "numpy",
+        "numba",
+        "tokenizers",
+        "qdrant-edge-py",
+        "tantivy",
+        "celery",
+    ),
 )
 
 

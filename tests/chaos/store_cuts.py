@@ -32,6 +32,7 @@ from verso_core.jobs import Kind, Precision, Queue, Status
 from verso_ledger import Commit, Ledger, NewJob
 from verso_standalone.valkey import drop_unwritten, find_program, free_port
 from verso_worker.records.points import Point
+from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 _DIM = 64
@@ -120,7 +121,7 @@ class LedgerStore:
 
 
 class VectorStore:
-    """The embedded vector store: points that were put, and others that were removed."""
+    """The embedded vector store: points with words that were put, others that were removed."""
 
     def __init__(self, disk: SyncedFiles) -> None:
         self._disk = disk
@@ -137,7 +138,7 @@ class VectorStore:
         self._process = _started(argv, self._disk)
         self._vectors = EdgeVectors(socket, timeout_s=_START_S)
         _await(self._process, self._vectors.names, VersoError)
-        self._vectors.create("c", dim=_DIM, precision=Precision.INT8, int8_scale=300.0)
+        self._vectors.create("c", dim=_DIM, precision=Precision.INT8, int8_scale=300.0, terms=True)
 
     def write(self, number: int) -> None:
         """Put points; remove a quarter of them again."""
@@ -157,6 +158,11 @@ class VectorStore:
             found = self._vectors.get("c", [point.id for point in points])
             kept = {point.id: point.stored.tobytes() for point in points[_TOGETHER // 4 :]}
             assert {at: row.tobytes() for at, row in found.items()} == kept, number
+            terms = {point.id: point.terms for point in points if point.id in kept}
+            assert self._vectors.differing("c", terms) == set(), number
+            own = Bm25().query(b"number%d" % number)
+            hits = self._vectors.search("c", None, terms=own, limit=_TOGETHER, where=None)
+            assert {hit.id for hit in hits} == kept.keys(), number
 
 
 class FileStore:
@@ -258,9 +264,10 @@ def _write(
 
 def _points(number: int) -> list[Point]:
     rows = np.random.default_rng(number).integers(-127, 128, (_TOGETHER, _DIM)).astype(np.int8)
+    terms = Bm25().documents([b"number%d disk %d" % (number, n) for n in range(_TOGETHER)])
     return [
-        Point(UUID(int=number * _TOGETHER + n + 1), row, {"d": f"{number}", "n": n})
-        for n, row in enumerate(rows)
+        Point(UUID(int=number * _TOGETHER + n + 1), row, {"d": f"{number}", "n": n}, words)
+        for n, (row, words) in enumerate(zip(rows, terms, strict=True))
     ]
 
 

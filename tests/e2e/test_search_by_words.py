@@ -76,8 +76,7 @@ def test_words_heed_filters_replacements_and_deletions(verso: Client, hybrid: st
 def test_what_the_words_take_is_counted(verso: Client, hybrid: str, dense: str) -> None:
     stats = verso.stats(hybrid)
     assert stats.search is SearchMode.HYBRID
-    assert stats.bytes_terms % 8 == 0
-    assert 40 * 8 * 5 < stats.bytes_terms < 40 * 8 * 20
+    assert 1000 < stats.bytes_terms < 20_000  # the files of the index
     bare = verso.stats(dense)
     assert bare.bytes_terms == 0
     assert stats.kept is not None

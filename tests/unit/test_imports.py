@@ -24,7 +24,7 @@ PARTS = {
     "verso_training",
 }
 MODELS = {"torch", "transformers", "onnx", "onnxruntime", "tokenizers"}
-STORES = {"qdrant_client", "qdrant_edge"}
+STORES = {"qdrant_client", "qdrant_edge", "tantivy"}
 ARRAYS = {"numpy", "numba"}
 OPTIONAL = {"mcp", "mcp_types", "sse_starlette", "jwt", "multipart"}
 """What agents' tools need: imported when one is used."""

@@ -6,23 +6,25 @@ With QDRANT_URL set, server and cluster are the real one that it names; else sta
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient
+from tests.support import word_index
 from tests.support.qdrant_cluster import Cluster
 from tests.support.qdrant_stand_in import handler
 
 from verso_core.jobs import Precision
 from verso_core.supervise import Process
-from verso_worker.records.points import Point
+from verso_worker.records.points import Point, Terms
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.ports.stores import Vectors
 from verso_worker.settings import Replication
@@ -169,3 +171,23 @@ def worded(store: Store, name: str, precision: Precision) -> tuple[Space, list[P
     ]
     store.vectors.put(name, points)
     return space, points
+
+
+def bm25(store: Store, points: list[Point], query: Terms) -> dict[UUID, float]:
+    """Weigh points by the book: Robertson & Zaragoza 2009, eq. 3.15 and 3.9 with 1 added.
+
+    The embedded store has another k and b than a server.
+    """
+    if isinstance(store, Edge):
+        return word_index.weights([{point.id: point.terms for point in points}], query)[0]
+    kept = [dict(zip(p.terms.ids, p.terms.weights, strict=True)) for p in points]
+    n = sum(bool(words) for words in kept)
+    found = {}
+    for point, words in zip(points, kept, strict=True):
+        score = 0.0
+        for term, weight in zip(query.ids, query.weights, strict=True):
+            df = sum(term in other for other in kept)
+            score += weight * words.get(term, 0.0) * math.log(1 + (n - df + 0.5) / (df + 0.5))
+        if score:
+            found[point.id] = score
+    return found

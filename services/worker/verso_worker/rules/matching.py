@@ -45,14 +45,14 @@ from verso_core.jobs.documents import (
 )
 from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
 from verso_core.texts import Metadata, values_of
-from verso_worker.records.points import NO_TERMS, Placed, Point
+from verso_worker.records.points import Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules import located
 from verso_worker.rules.facets import FieldValues
 from verso_worker.rules.ingest import Source
 from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome, Write, no_progress
-from verso_worker.rules.ports.stores import Documents, Vectors
-from verso_worker.rules.reader import Reader
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
+from verso_worker.rules.reader import Chunk, Reader
 
 PAGE = 512
 """Points read together."""
@@ -70,6 +70,7 @@ class Matching:
     vectors: Vectors
     documents: Documents
     reader: Reader
+    lexicon: Lexicon
 
     def page(self, work: Slice[ListParams, NoItem], collection: Collection) -> Result[DocumentPage]:
         """Return a page of the documents that the filter passes, or those of the given ids.
@@ -228,7 +229,8 @@ class Matching:
             about=about_hash(item.metadata, item.time, key=bytes.fromhex(collection.checksum_key)),
         )
         stored = self.vectors.get(collection.name, old)
-        terms = self.vectors.terms(collection.name, old)
+        chunks = {point: Chunk(item.id, entry, n) for n, point in enumerate(old)}
+        terms = self.reader.terms(collection, chunks, self.lexicon)
         space = Space.of(collection)
         source = Source(item.id, b"", item.metadata, item.time)
         points = []
@@ -238,8 +240,13 @@ class Matching:
             row = stored.get(was)
             if row is None or vector_hash(space.raw(row)) != entry.records[n].vector_hash:
                 raise RecordCorrupt(f"the vector of {item.id!a}, chunk {n}, is not what was stored")
+            words = terms[was]
+            if isinstance(words, VersoError):
+                if words.retryable:
+                    raise words
+                raise RecordCorrupt(f"the text of {item.id!a}, chunk {n}, cannot be read")
             payload = source.payload(n, located=new.located)
-            points.append(Point(name, row, payload, terms.get(was, NO_TERMS)))
+            points.append(Point(name, row, payload, words))
         self._put(collection, points)
         return Write(item.id, new.pack(), replaces=entry.seq)
 

@@ -11,24 +11,25 @@ point is removed only if all of these hold:
    is at least :data:`AGE_S` old. So no worker is about to commit an entry that names it.
 4. No backup is being taken, the ledger is not read-only, and the collection is not being migrated.
 
-After the removal the entries are read again, and a point that one of them names now is put back.
+After the removal the entries are read again, and a point that one of them names now is put back;
+where the store does not give terms back, first without them and then with those of its text.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from verso_core.errors import CollectionUnknown, PatchCorrupt
+from verso_core.errors import CollectionUnknown, PatchCorrupt, VersoError
 from verso_core.jobs import Collection
 from verso_core.record import Entry, point_ids
 from verso_worker.records.points import BATCH, NO_TERMS, Point
 from verso_worker.rules import located
-from verso_worker.rules.ports.stores import Documents, Vectors
-from verso_worker.rules.reader import Reader
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
+from verso_worker.rules.reader import Chunk, Reader
 
 AGE_S = 3600.0
 """Least age of the pass in which no entry named a point, seconds: 360 leases."""
@@ -44,6 +45,7 @@ class OrphanCollector:
     vectors: Vectors
     documents: Documents
     reader: Reader
+    lexicon: Lexicon
     age_s: float = AGE_S
 
     def discard(self, name: str, document: str, entry: bytes) -> None:
@@ -116,5 +118,28 @@ class OrphanCollector:
             if point not in gone and point in stored
         ]
         self.vectors.put(collection.name, back)
+        bare = {point.id: point for point in back if point.id not in terms}
+        chunks = self._chunks(collection, bare)
+        self.vectors.put(
+            collection.name,
+            [
+                replace(bare[point], terms=words)
+                for point, words in self.reader.terms(collection, chunks, self.lexicon).items()
+                if not isinstance(words, VersoError)  # the scrub reports it
+            ],
+        )
         self.documents.orphans_forget(collection.name, ids)
         return len(gone)
+
+    def _chunks(self, collection: Collection, points: Mapping[UUID, Point]) -> dict[UUID, Chunk]:
+        """Return the chunks that points are of."""
+        payloads = {point: one.payload for point, one in points.items()}
+        names = located.named(self.reader, collection, payloads)
+        live = self.reader.live(collection, [str(one.get("d")) for one in names.values()])
+        return {
+            point: Chunk(document, entry, n)
+            for document, entry in live.items()
+            if isinstance(entry, Entry)
+            for n, point in enumerate(point_ids(collection.name, document, entry))
+            if point in points
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from verso_core.errors import (
     ArtifactInvalid,
@@ -13,13 +14,14 @@ from verso_core.errors import (
     RecordCorrupt,
     VersoError,
 )
-from verso_core.jobs import Collection, TextPolicy
+from verso_core.jobs import Collection, SearchMode, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.cache import Cache
+from verso_worker.records.points import NO_TERMS, Terms
 from verso_worker.records.space import Space
 from verso_worker.rules.cold.entries import ColdEntries
 from verso_worker.rules.ports.models import Models
-from verso_worker.rules.ports.stores import Documents, Vectors
+from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
 
 
 def name_of(collection: Collection, record: Record, *, place: bytes = b"") -> bytes | None:
@@ -121,6 +123,29 @@ class Reader:
             {name: text for name, text in fresh if name is not None and isinstance(text, bytes)}
         )
         return [read[row] if row in read else found[name or b""] for row, name in enumerate(names)]
+
+    def terms(
+        self, collection: Collection, chunks: Mapping[UUID, Chunk], lexicon: Lexicon
+    ) -> dict[UUID, Terms | VersoError]:
+        """Return the terms of chunks by their points: the store's, or else those of their texts.
+
+        An index of words, which most stores have, does not give them back.
+        """
+        if collection.search is SearchMode.DENSE or not chunks:
+            return dict.fromkeys(chunks, NO_TERMS)
+        known = self.vectors.terms(collection.name, list(chunks))
+        rest = [point for point in chunks if point not in known]
+        texts = self.chunks(collection, [chunks[point] for point in rest])
+        read = {
+            point: text for point, text in zip(rest, texts, strict=True) if isinstance(text, bytes)
+        }
+        made = dict(zip(read, lexicon.documents(list(read.values())), strict=True))
+        faults = {
+            point: text
+            for point, text in zip(rest, texts, strict=True)
+            if isinstance(text, VersoError)
+        }
+        return {**known, **made, **faults}
 
     def whole(
         self, collection: Collection, entries: Mapping[str, Entry | VersoError]

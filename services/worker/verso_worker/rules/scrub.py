@@ -38,15 +38,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from verso_core.errors import ObjectsUnavailable, PatchCorrupt, VersoError
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, BucketRange, Collection, TextPolicy
+from verso_core.jobs import (
+    SLICE_BYTES,
+    SLICE_ITEMS,
+    BucketRange,
+    Collection,
+    SearchMode,
+    TextPolicy,
+)
 from verso_core.jobs.fitting import artifact_of
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
-from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
+from verso_worker.records.points import LOST, Point
 from verso_worker.records.space import Space
 from verso_worker.rules.cold.entries import ColdEntries, Moving
 from verso_worker.rules.ingest import Ingest, Source, agrees
@@ -222,7 +230,7 @@ class Scrub:
             if entry is not None
             for index in range(len(entry.records))
         ]
-        texts = iter(self.reader.chunks(collection, chunks))
+        texts = self.reader.chunks(collection, chunks)
         points = [
             [] if entry is None else point_ids(collection.name, document, entry)
             for (document, _), entry in zip(batch, entries, strict=True)
@@ -231,18 +239,19 @@ class Scrub:
         self.documents.orphans_forget(collection.name, every)
         vectors = self.vectors.get(collection.name, every) if every else {}
         payloads = self.vectors.payloads(collection.name, every) if every else {}
-        terms = self.vectors.terms(collection.name, every) if every else {}
         keeps = collection.text_policy is TextPolicy.BOTH
         names = [document for document, _ in batch]
         kept = self.documents.texts(collection.name, names) if keeps else {}
         space = Space.of(collection)
         key = bytes.fromhex(collection.checksum_key)
         hashes = {point: vector_hash(space.raw(stored)) for point, stored in vectors.items()}
+        read = [_unless_retryable(text) for text in texts]
+        wordless = self._wordless(collection, every, read)
+        decoded_of = iter(read)
         findings = []
         for (document, data), entry, own in zip(batch, entries, points, strict=True):
             records = () if entry is None else entry.records
-            decoded = [_unless_retryable(next(texts)) for _ in records]
-            words = self._terms(collection, decoded)
+            decoded = [next(decoded_of) for _ in records]
             carried = [payloads[point] for point in own if point in payloads]
             right = [payload for payload in carried if agrees(payload, entry, key=key)]
             findings.append(
@@ -258,7 +267,7 @@ class Scrub:
                         if hashes.get(point) != records[n].vector_hash
                         or not _names(payloads.get(point), document, n, entry)
                         or not agrees(payloads[point], entry, key=key)
-                        or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
+                        or point in wordless
                     ],
                     payload=min(right, key=lambda payload: LOST in payload, default=None),
                     altered=bool(carried) and not right,
@@ -284,13 +293,15 @@ class Scrub:
             for name, _ in batch
         ], faults
 
-    def _terms(
-        self, collection: Collection, chunks: Sequence[bytes | VersoError]
-    ) -> list[Terms | None]:
-        """Return the terms that chunks should have; None for a chunk that was not decoded."""
-        known = [chunk for chunk in chunks if isinstance(chunk, bytes)]
-        found = iter(self.ingest.terms(collection, known))
-        return [next(found) if isinstance(chunk, bytes) else None for chunk in chunks]
+    def _wordless(
+        self, collection: Collection, points: Sequence[UUID], texts: Sequence[bytes | VersoError]
+    ) -> set[UUID]:
+        """Return the points that do not have the terms of their texts, of those that were read."""
+        read = {p: text for p, text in zip(points, texts, strict=True) if isinstance(text, bytes)}
+        if collection.search is SearchMode.DENSE or not read:
+            return set()
+        terms = self.ingest.terms(collection, list(read.values()))
+        return self.vectors.differing(collection.name, dict(zip(read, terms, strict=True)))
 
     def _repair(self, collection: Collection, one: _Finding) -> str:
         """Repair a document if its text is known; return ``repaired`` or ``damaged``."""

@@ -114,12 +114,16 @@ class Search:
     def _words(self, collection: Collection, item: SearchItem) -> Words:
         """Return how many chunks have each word of a query.
 
-        The store does not tell it. What a word alone weighs in a chunk, beside the weight that is
-        stored there, is how rare the store holds it to be (:meth:`Words.rarity`).
+        Where the store does not tell it, what a word alone weighs in a chunk, beside the weight
+        that is stored there, is how rare the store holds it to be (:meth:`Words.rarity`).
         """
         chunks = self.vectors.count(collection.name)
+        asked = self.lexicon.query(item.data or b"").ids
+        told = self.vectors.having(collection.name, asked)
+        if told is not None:
+            return Words(chunks=chunks, having={str(word): n for word, n in told.items()})
         having = {}
-        for word in self.lexicon.query(item.data or b"").ids:
+        for word in asked:
             alone = Terms((word,), (1.0,))
             hits = self.vectors.search(collection.name, None, terms=alone, limit=1, where=None)
             having[str(word)] = 0.0

@@ -66,6 +66,20 @@ class Bm25:
         return _terms(self._queries.embed_document(_words(text)))
 
 
+def counts(terms: Terms) -> list[int]:
+    """Return how often each word occurs in a chunk whose terms :meth:`Bm25.documents` made.
+
+    The length that all weights were divided by is the sum of the counts, so it follows from them:
+    with s the sum of w / (k + 1 - w), a count is w * c / (k + 1 - w), where
+
+        c = k * (1 - b) / (1 - k * b * s / mean length).
+    """
+    ratios = [weight / (SATURATION_K + 1 - weight) for weight in terms.weights]
+    by_length = SATURATION_K * LENGTH_B / MEAN_LENGTH
+    saturation = SATURATION_K * (1 - LENGTH_B) / (1 - by_length * sum(ratios))
+    return [round(saturation * ratio) for ratio in ratios]
+
+
 def _terms(vector: qdrant.SparseVector) -> Terms:
     return Terms(tuple(vector.indices), tuple(vector.values))
 

@@ -26,8 +26,9 @@ from tests.integration.verso_worker.worker_parts import (
 )
 from tests.wire import Item
 
-from verso_core.errors import RecordCorrupt
-from verso_core.jobs import BucketRange, Kind, Queue, Status
+from verso_core.errors import RecordCorrupt, VectorsUnavailable
+from verso_core.jobs import BucketRange, Kind, Queue, SearchMode, Status
+from verso_core.jobs.collections import CollectionParams
 from verso_core.record import (
     Codec,
     Entry,
@@ -36,14 +37,19 @@ from verso_core.record import (
     checksum,
     vector_hash,
 )
+from verso_core.supervise import Process
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.scrubber import Scrubber
+from verso_ledger import Ledger
+from verso_ledger.connection import connect
 from verso_ledger.durability import ask_server
 from verso_worker.engine.operations import EngineClient
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import NO_TERMS, Point
 from verso_worker.records.space import Space
 from verso_worker.rules.scrub import Scrub
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 LONG = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40
 
@@ -215,7 +221,9 @@ def test_an_entry_from_before_there_was_a_hash_of_its_metadata_is_sound(stores: 
 def alter_metadata(stores: Stores, point: UUID) -> None:
     [stored] = stores.vectors.get("default", [point]).values()
     payload = stores.vectors.payloads("default", [point])[point]
-    words = stores.vectors.terms("default", [point])[point]
+    [text] = stores.read(payload["d"])
+    assert isinstance(text, bytes)
+    [words] = Bm25().documents([text])
     stores.vectors.put("default", [Point(point, stored, payload | {"m": {"n": "A"}}, words)])
 
 
@@ -238,12 +246,48 @@ def test_words_of_a_point_that_are_lost_or_wrong_are_set_right(stores: Stores) -
     [point], [other] = stores.points("a", "words"), stores.points("b", "words")
     stored = stores.vectors.get("words", [point])[point]
     payload = stores.vectors.payloads("words", [point])[point]
-    kept = stores.vectors.terms("words", [point, other])
-    for wrong in (NO_TERMS, kept[other]):
+    right = dict(
+        zip([point, other], Bm25().documents([b"open failed", b"its neighbour"]), strict=True)
+    )
+    for wrong in (NO_TERMS, right[other]):
         stores.vectors.put("words", [Point(point, stored, payload, wrong)])
+        assert stores.vectors.differing("words", right) == {point}
         assert counts(stores.scrub("words")) == (2, 1, 0)
-        assert stores.vectors.terms("words", [point, other]) == kept
+        assert stores.vectors.differing("words", right) == set()
     assert counts(stores.scrub("words")) == (3, 0, 0)
+
+
+def test_words_whose_files_are_lost_are_missed_until_a_scrub_has_put_them_again(
+    model_store: ArtifactStore, valkey_url: str, tmp_path: Path
+) -> None:
+    data, query = tmp_path / "vectors", Bm25().query(b"failed")
+
+    def serve(name: str) -> tuple[Process, EdgeVectors]:
+        child = shard_child(data, socket_path=tmp_path / name, floor_mib=1)
+        child.start()
+        return child, EdgeVectors(tmp_path / name)
+
+    def found(vectors: EdgeVectors) -> int:
+        return len(vectors.search("words", None, terms=query, limit=9, where=None))
+
+    child, vectors = serve("before")
+    with closing(Ledger(connect(valkey_url))) as ledger, closing(vectors):
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
+        pipeline.create_collection(CollectionParams(name="words", search=SearchMode.HYBRID))
+        Stores(ledger, pipeline, vectors).fill({"a": b"open failed", "b": b"it failed"}, "words")
+        assert found(vectors) == 2
+        child.stop()
+        next((data / "words" / "words").glob("*.idx")).unlink()
+        child, vectors = serve("after")
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
+        stores = Stores(ledger, pipeline, vectors)
+        with pytest.raises(VectorsUnavailable, match="scrub"):
+            found(vectors)
+        assert counts(stores.scrub("words")) == (0, 2, 0)
+        assert found(vectors) == 2
+        assert counts(stores.scrub("words")) == (2, 0, 0)
+        vectors.close()
+    child.stop()
 
 
 def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name(

@@ -16,7 +16,7 @@ from verso_core.jobs.heads.classify import ClassifyItem, ClassifyParams
 from verso_core.record import Entry, point_ids
 from verso_worker.records import confidence
 from verso_worker.records.outputs import Timings
-from verso_worker.records.points import NO_TERMS, Terms
+from verso_worker.records.points import Terms
 from verso_worker.records.space import Space, Vector
 from verso_worker.rules.ports.models import Model, ServedHead
 from verso_worker.rules.ports.stores import Lexicon, Vectors
@@ -151,12 +151,22 @@ class SubjectReader:
         ready = list(subjects)
         if collection is not None and collection.search is SearchMode.HYBRID:
             points = {subject.index: _points(collection, subject) for subject in ready}
-            wanted = [point for own in points.values() for point in own]
-            stored = self.vectors.terms(collection.name, wanted) if wanted else {}
+            chunks = {
+                point: chunk
+                for subject in ready
+                for point, chunk in zip(points[subject.index], subject.records, strict=True)
+            }
+            terms = self.reader.terms(collection, chunks, self.lexicon)
+            sound = []
             for subject in ready:
-                own = [stored.get(point, NO_TERMS) for point in points[subject.index]]
-                subject.terms = own
-            return ready
+                own = [terms[point] for point in points[subject.index]]
+                fault = next((one for one in own if isinstance(one, VersoError)), None)
+                if fault is not None:
+                    faults[subject.index] = fault
+                    continue
+                subject.terms = [one for one in own if isinstance(one, Terms)]
+                sound.append(subject)
+            return sound
         if collection is not None:
             ready = self._with_texts(ready, collection, faults, whole=False)
         parts = [part for subject in ready for part in subject.parts or ()]

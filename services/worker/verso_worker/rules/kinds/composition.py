@@ -113,7 +113,7 @@ class DocumentRules:
             score=score,
             reconstruct=Reconstruct(models, vectors, cached),
             describe=DescribeRecords(models, vectors, cached),
-            matching=Matching(vectors, documents, reader),
+            matching=Matching(vectors, documents, reader, lexicon),
             cluster=Cluster(vectors, cached),
             projection=Projection(vectors, cached),
             rows=ExportRows(vectors, reader),
@@ -208,7 +208,7 @@ class CollectionRules:
     ) -> CollectionRules:
         """Compose the rules; ``buckets`` is the number of a new collection."""
         reader, ingest = records.reader, records.ingest
-        orphans = OrphanCollector(vectors, documents, reader)
+        orphans = OrphanCollector(vectors, documents, reader, ingest.lexicon)
         return cls(
             collections=Collections(models, vectors, documents, buckets),
             migrate=Migrate(

@@ -51,7 +51,19 @@ class Vectors(Protocol):
         """Return the payloads of the points that exist."""
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; empty for a collection without terms."""
+        """Return the terms of the points whose terms the store can give back.
+
+        An index of words cannot: they follow from the text.
+        """
+        ...
+
+    def differing(self, name: str, expected: Mapping[UUID, Terms]) -> set[UUID]:
+        """Return the points that do not have these terms; none of a collection without terms."""
+        ...
+
+    def having(self, name: str, words: Sequence[int]) -> dict[int, int] | None:
+        """Return how many points have each word, by its id; None where the store does not tell."""
+        ...
 
     def page(
         self,

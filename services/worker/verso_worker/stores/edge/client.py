@@ -138,10 +138,24 @@ class EdgeVectors:
         return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; empty for a collection without terms."""
+        """Return the terms of the points whose terms the store can give back."""
         header, blobs = self._client.call("terms", _named(name, ids))
         found = unpack_terms(header["terms"], blobs)
         return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
+
+    def differing(self, name: str, expected: Mapping[UUID, Terms]) -> set[UUID]:
+        """Return the points that do not have these terms; none of a collection without terms."""
+        sizes, blobs = pack_terms(list(expected.values()))
+        header, _ = self._client.call(
+            "differing", {**_named(name, list(expected)), "terms": sizes}, blobs
+        )
+        return {UUID(hex=point) for point in header["ids"]}
+
+    def having(self, name: str, words: Sequence[int]) -> dict[int, int] | None:
+        """Return how many points have each word, by its id; None where they are sparse vectors."""
+        header, _ = self._client.call("having", {"name": name, "words": list(words)})
+        found = header["having"]
+        return None if found is None else dict(zip(words, found, strict=True))
 
     def page(
         self,

@@ -2,9 +2,14 @@
 
     collection.json    dimension, precision, scale, and whether terms are kept
     edge/              the engine's own files, 130 kB on the disk without a point; made by the first
+    words/             the index of its points' terms, made with them
 
 Many collections never get a point: one of logs has them only for lines that are kept one by one.
 :mod:`~verso_worker.stores.edge.settings` says how a crash meanwhile is told from a loss of files.
+
+Terms are on the disk before the engine's flush of their points, in a log of changes or in the
+index. What a crash leaves of a change that was not acknowledged is set right at the next opening
+(:meth:`~verso_worker.stores.edge.words.Words.recover`): each point has terms, and no others exist.
 
 Written without the engine's write-ahead log. The log makes an update survive a crash before its
 flush, but nothing is acknowledged before its flush here, and the log takes three times the bytes of
@@ -18,7 +23,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -34,8 +39,6 @@ from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
     BATCH,
     DENSE,
-    NO_TERMS,
-    TERMS,
     Disk,
     Hit,
     Placed,
@@ -49,28 +52,23 @@ from verso_worker.records.points import (
 )
 from verso_worker.records.space import Settings, Stored, Vector
 from verso_worker.stores.edge.fields import FilteredFields
+from verso_worker.stores.edge.lexical import IndexedTerms, NoTerms, Prepared, SparseTerms
 from verso_worker.stores.edge.optimise import Runner
-from verso_worker.stores.edge.query import (
-    candidates,
-    filter_of,
-    matching,
-    nearest,
-    sparse,
-    uuid,
-    weighing,
-)
+from verso_worker.stores.edge.query import candidates, filter_of, nearest, uuid
 from verso_worker.stores.edge.settings import (
     ENGINE_NAME,
     SCHEMAS,
     Description,
     engine_config,
+    part_of,
     read_description,
     write_description,
 )
 from verso_worker.stores.edge.shard import Info, OpenShard
+from verso_worker.stores.edge.words import WORDS_NAME, Words, Writers, opened
 from verso_worker.stores.filters import node_of
 
-_SAMPLE = 1000  # points whose terms are counted for a collection's size
+_SAMPLE = 1000  # points of which it is asked whether they have a payload
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
 _INDEXED_NOW = 20_000  # points; an index over them takes 0.4 s
@@ -94,24 +92,29 @@ class EdgeCollection:
     Args:
         folder: its folder, made by :meth:`create`.
         index_above: points searched one by one before an index is built over them.
+        writers: the open writers of indexes of terms in this process.
 
     Raises:
         VectorsUnavailable: the folder cannot be opened.
     """
 
-    def __init__(self, folder: Path, *, index_above: int) -> None:
+    def __init__(self, folder: Path, *, index_above: int, writers: Writers | None = None) -> None:
         described = read_description(folder)
         self.name = folder.name
         self.settings = described.settings
         self.space = self.settings.space
         self._folder = folder
         self._index_above = index_above
+        self._writers = Writers() if writers is None else writers
         self._changes = _Changes()
         self._fields = FilteredFields()
         self._planned = described.planned
+        self._sparse = self.settings.terms and described.sparse
         if self._planned is not None:
             _clear(folder)
         self._shard = OpenShard(folder / ENGINE_NAME, folder.name, made=self._planned is None)
+        self._lexical = NoTerms(self.space) if self._planned is not None else self._opened_terms()
+        self._graph = self._has_graph()
 
     @staticmethod
     def create(folder: Path, settings: Settings) -> None:
@@ -124,6 +127,19 @@ class EdgeCollection:
         """Whether the collection never had a point on the disk, so that it has no files for any."""
         return self._planned is not None
 
+    def _opened_terms(self) -> NoTerms:
+        if not self.settings.terms:
+            return NoTerms(self.space)
+        if self._sparse:
+            return SparseTerms(self.space)
+        words = opened(self._folder / WORDS_NAME, self._writers)
+        words.recover(self._existing)
+        return IndexedTerms(self.space, words)
+
+    def _existing(self, ids: Sequence[UUID]) -> set[UUID]:
+        with self._shard.using() as edge:
+            return {uuid(record.id) for record in edge.retrieve([*ids], False, False)}
+
     def prepare(
         self,
         ids: Sequence[UUID],
@@ -131,7 +147,7 @@ class EdgeCollection:
         *,
         payloads: Sequence[dict[str, Any]],
         terms: Sequence[Terms],
-    ) -> list[qdrant.Point]:
+    ) -> Prepared:
         """Check vectors and make the engine's points of them. Shape of ``rows``: (points, dim).
 
         Terms are left out where the collection keeps none.
@@ -143,12 +159,13 @@ class EdgeCollection:
             VectorInvalid: the space does not hold such vectors.
         """
         values = self.space.values(self.space.check(rows))
-        return [
-            qdrant.Point(point, self._vector(value, words), payload)
+        points = [
+            qdrant.Point(point, self._lexical.vector(value, words), payload)
             for point, value, payload, words in zip(ids, values, payloads, terms, strict=True)
         ]
+        return Prepared(points, dict(zip(ids, terms, strict=True)))
 
-    def put(self, points: Sequence[qdrant.Point]) -> None:
+    def put(self, prepared: Prepared) -> None:
         """Apply prepared points; they are safe after :meth:`flush`.
 
         Raises:
@@ -157,9 +174,10 @@ class EdgeCollection:
         if self._planned is not None and not self._shard.made:
             self._make_files(self._planned)
         with self._shard.using() as edge:
-            for start in range(0, len(points), BATCH):
-                batch = list(points[start : start + BATCH])
+            for start in range(0, len(prepared.points), BATCH):
+                batch = prepared.points[start : start + BATCH]
                 edge.update(qdrant.UpdateOperation.upsert_points(batch))
+        self._lexical.put(prepared.terms)
 
     def remove(self, ids: Sequence[UUID]) -> None:
         """Apply a removal; it is safe after :meth:`flush`."""
@@ -169,27 +187,33 @@ class EdgeCollection:
             for start in range(0, len(ids), BATCH):
                 batch: list[qdrant.PointId] = list(ids[start : start + BATCH])
                 edge.update(qdrant.UpdateOperation.delete_points(batch))
+        self._lexical.remove(ids)
         self._changes.removed += len(ids)
 
     def flush(self) -> None:
         """Bring all applied writes to the disk."""
+        self._lexical.log()
         with self._shard.using() as edge:
             edge.flush()
         if self._planned is not None and self._shard.made:
             write_description(self._folder, Description(self.settings, planned=None))
             self._planned = None
+        self._lexical.flushed()
 
     def _make_files(self, planned: Mapping[str, IndexKind]) -> None:
         """Make and open the engine's files; until a flush the folder does not count on them."""
         _clear(self._folder)
         place = self._folder / ENGINE_NAME
         place.mkdir()
-        edge = qdrant.EdgeShard.create(str(place), engine_config(self.settings))
+        edge = qdrant.EdgeShard.create(str(place), engine_config(self.space))
         for field, kind in planned.items():
             edge.update(qdrant.UpdateOperation.create_field_index(field, SCHEMAS[kind]))
         edge.flush()
         edge.close()
-        for path in [*place.rglob("*"), place, self._folder]:
+        if self.settings.terms:
+            words = Words(self._folder / WORDS_NAME, self._writers)
+            self._lexical = IndexedTerms(self.space, words)
+        for path in [*self._folder.rglob("*"), self._folder]:
             files.sync(path)
         self._shard.open()
         self._fields.indexed(planned)
@@ -202,12 +226,18 @@ class EdgeCollection:
         return [uuid(record.id) for record in records], self.space.from_values(vectors)
 
     def terms(self, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; none where the collection keeps none."""
-        if not self.settings.terms:
-            return {}
+        """Return the terms of the points whose terms can be given back."""
         with self._shard.using() as edge:
-            records = edge.retrieve(list(ids), False, [TERMS])
-        return {uuid(record.id): _terms(record.vector) for record in records}
+            return self._lexical.terms(edge, ids)
+
+    def differing(self, expected: Mapping[UUID, Terms]) -> set[UUID]:
+        """Return the points that do not have these terms; none where no terms are kept."""
+        with self._shard.using() as edge:
+            return self._lexical.differing(edge, expected)
+
+    def having(self, words: Sequence[int]) -> list[int] | None:
+        """Return how many points have each word; None where the engine keeps them."""
+        return self._lexical.having(words)
 
     def payloads(self, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return the payloads of the points that exist."""
@@ -268,9 +298,9 @@ class EdgeCollection:
         self._fields.note(passing)
         chosen = filter_of(passing)
         if unit is None:
+            assert terms is not None
             with self._shard.using() as edge:
-                scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
-            found = candidates(self.space, scored)
+                found = self._lexical.matching(edge, terms, limit=limit, where=chosen)
             return best(found, found.scores, limit=limit, weights=found.scores)
         values = self.space.query_values(unit)
         if terms is None:
@@ -281,11 +311,12 @@ class EdgeCollection:
         wide = depth(limit)
         with self._shard.using() as edge:
             near = edge.query(nearest(values, limit=wide, where=chosen))
-            said = edge.query(matching(terms, limit=wide, where=chosen)) if terms else []
-            found = joined(candidates(self.space, near), candidates(self.space, said))
-            silent = found.ids[len(said) :]
-            weighed = edge.query(weighing(terms, silent)) if terms and silent else []
-        weights = {uuid(point.id): point.score for point in weighed}
+            # Without a graph a search looks at every point, so it has found all that pass.
+            every = len(near) < wide and not self._graph
+            known = [uuid(point.id) for point in near] if every else None
+            said = self._lexical.matching(edge, terms, limit=wide, where=chosen, passing=known)
+            found = joined(candidates(self.space, near), said)
+            weights = self._lexical.weights(edge, terms, found.ids[len(said.ids) :])
         return fused(self.space, unit, found=found, weights=weights, limit=limit)
 
     def neighbours(self, rows: Stored, *, limit: int) -> list[list[UUID]]:
@@ -339,21 +370,17 @@ class EdgeCollection:
 
     def sizes(self) -> Sizes:
         """Return what the collection has here."""
-        records: Sequence[qdrant.Record] = []
-        request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=[TERMS])
         with self._shard.using() as edge:
             points = edge.info().points_count
-            if self.settings.terms:
-                records, _ = edge.scroll(request)
-        sample = [_terms(record.vector) for record in records]
-        found = Sizes.estimate(points, vector_bytes=self.space.size_bytes, sample=sample)
-        return replace(found, disk=self._disk())
+            terms = self._lexical.size_bytes(edge, points)
+        return Sizes(points, points * self.space.size_bytes, terms, self._disk())
 
     def _disk(self) -> Disk:
         """Return what the files take on the disk, by the names that the engine gives them."""
         parts = dict.fromkeys(("vectors", "index", "words", "points"), 0)
         for folder in self._folder.glob(f"{ENGINE_NAME}/segments/*/*"):
-            parts[_part_of(folder.name)] += files.used_bytes(folder)
+            parts[part_of(folder.name)] += files.used_bytes(folder)
+        parts["words"] += files.used_bytes(self._folder / WORDS_NAME)
         parts["points"] += self.used_bytes() - sum(parts.values())
         return Disk(**parts)
 
@@ -366,6 +393,7 @@ class EdgeCollection:
         Raises:
             VectorsUnavailable: the copy failed; the folder is to be thrown away.
         """
+        self.end_merges()
         with self._shard.using() as edge:
             try:
                 files.copy_tree(self._folder, folder)
@@ -377,6 +405,11 @@ class EdgeCollection:
     def close(self) -> None:
         """Wait for the calls under way and release the files; later calls find no collection."""
         self._shard.close()
+        self.end_merges()
+
+    def end_merges(self) -> None:
+        """Let nothing change the files until the next write."""
+        self._lexical.end_merges()
 
     def needs_optimising(self) -> bool:
         """Whether an index or a vacuum is worth the time for which the collection is closed."""
@@ -385,7 +418,7 @@ class EdgeCollection:
         with self._shard.using() as edge:
             info = edge.info()
         plain = self._plain(info) - self._changes.plain_after
-        if not self._has_graph():
+        if not self._graph:
             points = info.points_count
             if points - self._changes.graph_tried > self._index_above:
                 return True
@@ -406,9 +439,9 @@ class EdgeCollection:
         """
         fields = self._fields.wanted
         few = self.count() <= self._index_above
-        only_close = few and not self._has_graph() and self._bare()
+        only_close = few and not self._graph and self._bare()
         # Segments that were closed before are below the threshold, and get their graph together.
-        above = self._index_above if self._has_graph() or few else _OPEN_MIN
+        above = self._index_above if self._graph or few else _OPEN_MIN
         self._shard.release()
         done = optimiser.run(
             self._folder,
@@ -419,6 +452,7 @@ class EdgeCollection:
         self._fields.indexed(fields)
         self._changes = _Changes()
         info = self._shard.open()
+        self._graph = self._has_graph()
         self._changes.plain_after = self._plain(info)
         self._changes.graph_tried = 0 if only_close else info.points_count
         return done
@@ -432,9 +466,9 @@ class EdgeCollection:
         """Whether closing segments saves bytes: most points have no payload.
 
         An open segment takes 144 bytes a point for payloads, also of points that have none. To
-        close one makes the index of words larger by more, so only a dense collection's are.
+        close one makes an index of sparse vectors larger by more.
         """
-        if self.settings.terms:
+        if self._sparse:
             return False
         request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=False)
         with self._shard.using() as edge:
@@ -442,15 +476,14 @@ class EdgeCollection:
         return 2 * sum(not record.payload for record in records) > len(records)
 
     def _plain(self, info: Info) -> int:
-        """Count points without an index; terms are counted as indexed from the start."""
-        vectors = 2 if self.settings.terms else 1
+        """Count points without an index; sparse vectors count as indexed from the start."""
+        vectors = 2 if self._sparse else 1
         return vectors * info.points_count - info.indexed_vectors_count
 
-    def _vector(self, values: Vector, terms: Terms) -> Any:
-        """Return a point's vectors as the engine takes them. Shape of ``values``: (dim,)."""
-        if not (self.settings.terms and terms):
-            return values
-        return {DENSE: values, TERMS: sparse(terms)}
+    @property
+    def spare_bytes(self) -> int:
+        """Bytes that a write may set off beside its own, for a while."""
+        return self._lexical.spare_bytes
 
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
@@ -461,20 +494,6 @@ def _clear(folder: Path) -> None:
     """Remove what the making of files has left in the folder of an empty collection."""
     for path in folder.glob(".*"):
         path.unlink()
-    if (folder / ENGINE_NAME).exists():
-        shutil.rmtree(folder / ENGINE_NAME)
-
-
-def _part_of(folder: str) -> str:
-    """Return which part of :class:`Disk` a folder of a segment holds."""
-    if folder.endswith(f"-{TERMS}"):
-        return "words"
-    if folder.startswith("vector_storage"):
-        return "vectors"
-    return "index" if folder.startswith("vector_index") else "points"
-
-
-def _terms(vector: Any) -> Terms:
-    """Read a point's terms; a point that has none has no vector of them."""
-    kept = vector.get(TERMS) if isinstance(vector, Mapping) else None
-    return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))
+    for name in (ENGINE_NAME, WORDS_NAME):
+        if (folder / name).exists():
+            shutil.rmtree(folder / name)

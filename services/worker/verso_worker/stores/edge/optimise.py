@@ -88,8 +88,13 @@ def main() -> None:
     given = parser.parse_args()
     _die_with(given.parent)
     os.nice(10)  # searches of other collections come first
-    settings = read_description(given.folder).settings
-    config = engine_config(settings, index_above=given.index_above, graph=given.graph)
+    described = read_description(given.folder)
+    config = engine_config(
+        described.settings.space,
+        sparse=described.settings.terms and described.sparse,
+        index_above=given.index_above,
+        graph=given.graph,
+    )
     edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
     for path, kind in given.fields.items():
         edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[IndexKind(kind)]))

@@ -49,6 +49,7 @@ from verso_worker.stores.bm25 import pack_terms, unpack_terms
 from verso_worker.stores.edge.collection import EdgeCollection
 from verso_worker.stores.edge.commit import Committer, end_process
 from verso_worker.stores.edge.optimise import Runner
+from verso_worker.stores.edge.words import Writers
 from verso_worker.stores.filters import node_of
 
 LOCK_NAME = "lock"
@@ -99,10 +100,9 @@ class Shard:
         self._last_call = time.monotonic()
         for leftover in folder.glob(".*"):
             shutil.rmtree(leftover)
+        self._writers = Writers()
         self._collections = {
-            path.name: EdgeCollection(path, index_above=limits.index_above)
-            for path in sorted(folder.iterdir())
-            if path.is_dir()
+            path.name: self._opened(path) for path in sorted(folder.iterdir()) if path.is_dir()
         }
         self._committer = Committer(
             free_bytes=lambda: _free_bytes(folder),
@@ -112,6 +112,10 @@ class Shard:
             fatal=end_process,
         )
         self._committer.start()
+
+    def _opened(self, folder: Path) -> EdgeCollection:
+        index_above = self._limits.index_above
+        return EdgeCollection(folder, index_above=index_above, writers=self._writers)
 
     def close(self) -> None:
         """Finish the running writes, close the files and release the folder."""
@@ -131,6 +135,8 @@ class Shard:
             "get": self._get,
             "payloads": self._payloads,
             "terms": self._terms,
+            "differing": self._differing,
+            "having": self._having,
             "page": self._page,
             "by_time": self._by_time,
             "index": self._index,
@@ -158,7 +164,7 @@ class Shard:
             EdgeCollection.create(draft, wanted)
             draft.rename(self._folder / name)
             files.sync(self._folder)
-            opened = EdgeCollection(self._folder / name, index_above=self._limits.index_above)
+            opened = self._opened(self._folder / name)
             self._collections = {**self._collections, name: opened}
         return {}, []
 
@@ -194,6 +200,7 @@ class Shard:
             lambda: collection.put(points),
             size_bytes=len(ids) * per_point
             + 2 * TERM_BYTES * sum(header["terms"])
+            + collection.spare_bytes
             + (_FILES_BYTES if collection.empty else 0),
         )
         return {}, []
@@ -217,6 +224,14 @@ class Shard:
         found = self._collection(header).terms(_ids(header))
         sizes, blobs = pack_terms(list(found.values()))
         return {"ids": [point.hex for point in found], "terms": sizes}, blobs
+
+    def _differing(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        expected = zip(_ids(header), unpack_terms(header["terms"], blobs), strict=True)
+        found = self._collection(header).differing(dict(expected))
+        return {"ids": [point.hex for point in found]}, []
+
+    def _having(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return {"having": self._collection(header).having(header["words"])}, []
 
     def _page(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         start, limit = UUID(hex=header["start"]), header["limit"]
@@ -300,6 +315,8 @@ class Shard:
 
     def _idle(self) -> None:
         """Optimise one collection that needs it, in the committer's thread: no write is running."""
+        for collection in self._collections.values():
+            collection.end_merges()
         if time.monotonic() - self._last_call < self._limits.quiet_s:
             return
         for collection in self._collections.values():

@@ -53,6 +53,16 @@ def weighing(terms: Terms, points: Sequence[UUID]) -> qdrant.QueryRequest:
     )
 
 
+def among(points: Sequence[UUID], where: qdrant.Filter) -> qdrant.ScrollRequest:
+    """Return a request for those of some points that pass a filter."""
+    return qdrant.ScrollRequest(
+        limit=len(points),
+        filter=qdrant.Filter(must=[qdrant.HasIdCondition(set(points)), where]),
+        with_payload=True,
+        with_vector=[DENSE],
+    )
+
+
 def candidates(space: Space, scored: Sequence[qdrant.ScoredPoint]) -> Candidates:
     """Return the points that :func:`nearest` or :func:`matching` found."""
     vectors: list[Any] = [point.vector for point in scored]

@@ -2,13 +2,15 @@
 
     collection.json    format, dimension, precision and scale; for format 3 also what follows
     edge/              the engine's own files
+    words/             the index of terms, of format 4
 
-Format 2 is a collection that stores terms beside its vectors. A release that knows only format 1
-refuses it, so that it does not lose the terms. Format 3 is a collection that never had a point: it
-has no files of the engine yet, and says whether it will store terms and which fields it will index.
-The file is replaced by one of format 1 or 2 when the first points are on the disk, before they are
-acknowledged. So with format 3 no acknowledged point can be missing, and with 1 and 2 the engine's
-files must be there.
+Format 4 is a collection that keeps terms in an index beside the engine's files; format 2 is one of
+an earlier release, which keeps them as the engine's sparse vectors. A release that does not know a
+format refuses it, so that it does not lose the terms. Format 3 is a collection that never had a
+point: it has no files of the engine yet, and says whether it will keep terms and which fields it
+will index. The file is replaced by one of format 1 or 4 when the first points are on the disk,
+before they are acknowledged. So with format 3 no acknowledged point can be missing, and with the
+others the files must be there.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _SCANNED_KIB = 10_000
 _FORMAT = 1
 _FORMAT_TERMS = 2
 _FORMAT_EMPTY = 3
+_FORMAT_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,12 @@ class Description:
         settings: precision and dimension, and whether terms are stored.
         planned: payload fields to index when the engine's files are made, by path; None if these
             are made.
+        sparse: whether terms are the engine's sparse vectors, as in an earlier release.
     """
 
     settings: Settings
     planned: Mapping[str, IndexKind] | None
+    sparse: bool = False
 
 
 def write_description(folder: Path, described: Description) -> None:
@@ -79,8 +84,9 @@ def write_description(folder: Path, described: Description) -> None:
         OSError: the file could not be written.
     """
     settings, planned = described.settings, described.planned
+    with_terms = _FORMAT_TERMS if described.sparse else _FORMAT_WORDS
     kept: dict[str, Any] = {
-        "format": _FORMAT_TERMS if settings.terms else _FORMAT,
+        "format": with_terms if settings.terms else _FORMAT,
         "dim": settings.space.dim,
         "precision": settings.space.precision.value,
         "int8_scale": settings.space.int8_scale,
@@ -91,16 +97,16 @@ def write_description(folder: Path, described: Description) -> None:
 
 
 def engine_config(
-    settings: Settings, *, index_above: int | None = None, graph: bool = True
+    space: Space, *, sparse: bool = False, index_above: int | None = None, graph: bool = True
 ) -> qdrant.EdgeConfig:
     """Return the engine's settings for a collection.
 
     Args:
-        settings: precision and dimension, and whether terms are stored.
+        space: precision and dimension.
+        sparse: whether the engine keeps terms as sparse vectors.
         index_above: index segments of more points than this; None keeps the folder's setting.
         graph: whether the index is a graph; without one a segment is closed and searched whole.
     """
-    space = settings.space
     distance, datatype = _DENSE_KINDS[space.precision]
     optimizers = links = None
     if index_above is not None:
@@ -112,7 +118,7 @@ def engine_config(
     return qdrant.EdgeConfig(
         vectors=qdrant.EdgeVectorParams(size=space.dim, distance=distance, datatype=datatype),
         sparse_vectors={TERMS: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
-        if settings.terms
+        if sparse
         else None,
         optimizers=optimizers,
         hnsw_config=links,
@@ -129,14 +135,24 @@ def read_description(folder: Path) -> Description:
     try:
         kept: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
         number = kept["format"]
-        if number not in (_FORMAT, _FORMAT_TERMS, _FORMAT_EMPTY):
+        if number not in range(_FORMAT, _FORMAT_WORDS + 1):
             raise VectorsUnavailable(
-                f"expected collection format {_FORMAT} to {_FORMAT_EMPTY} in {folder}, got {number}"
+                f"expected collection format {_FORMAT} to {_FORMAT_WORDS} in {folder}, got {number}"
             )
         space = Space(Precision(kept["precision"]), kept["dim"], float(kept["int8_scale"]))
         if number == _FORMAT_EMPTY:
             planned = {path: IndexKind(kind) for path, kind in kept["fields"].items()}
             return Description(Settings(space, terms=bool(kept["terms"])), planned)
-        return Description(Settings(space, terms=number == _FORMAT_TERMS), None)
+        terms = number in (_FORMAT_TERMS, _FORMAT_WORDS)
+        return Description(Settings(space, terms=terms), None, sparse=number == _FORMAT_TERMS)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise VectorsUnavailable(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
+
+
+def part_of(folder: str) -> str:
+    """Return which part of :class:`~verso_worker.records.points.Disk` a segment's folder holds."""
+    if folder.endswith(f"-{TERMS}"):
+        return "words"
+    if folder.startswith("vector_storage"):
+        return "vectors"
+    return "index" if folder.startswith("vector_index") else "points"

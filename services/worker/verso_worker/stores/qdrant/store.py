@@ -227,6 +227,19 @@ class QdrantVectors:
             )
         return {UUID(str(record.id)): terms_of(record.vector) for record in records}
 
+    def differing(self, name: str, expected: Mapping[UUID, Terms]) -> set[UUID]:
+        """Return the points that do not have these terms; none of a collection without terms."""
+        with self._calling(name):
+            if not self._settings(name).terms:
+                return set()
+        found = self.terms(name, list(expected))
+        return {point for point, terms in expected.items() if found.get(point, NO_TERMS) != terms}
+
+    def having(self, name: str, words: Sequence[int]) -> dict[int, int] | None:
+        """Return None: the server does not tell how many points have a word."""
+        del name, words
+        return None
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored."""
         with self._calling(name):

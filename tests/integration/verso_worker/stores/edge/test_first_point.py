@@ -26,7 +26,6 @@ from tests.integration.verso_worker.stores.edge.test_process import (
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, IndexKind
 from verso_worker.records.points import Disk, Point, Sizes
-from verso_worker.records.space import Settings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.edge.settings import engine_config
@@ -159,7 +158,7 @@ def test_a_folder_with_files_but_no_point_of_an_earlier_release_is_read(
 ) -> None:
     folder = tmp_path / "vectors" / "c"
     (folder / "edge").mkdir(parents=True)
-    edge = qdrant.EdgeShard.create(str(folder / "edge"), engine_config(Settings(SPACE)))
+    edge = qdrant.EdgeShard.create(str(folder / "edge"), engine_config(SPACE))
     edge.update(qdrant.UpdateOperation.create_field_index("t", qdrant.PayloadSchemaType.Float))
     edge.flush()
     edge.close()
@@ -172,3 +171,33 @@ def test_a_folder_with_files_but_no_point_of_an_earlier_release_is_read(
     vectors.put("c", points)
     kill(child)
     assert same(patiently(lambda: read(vectors, points)), points)
+
+
+def test_sparse_vectors_of_an_earlier_release_are_served_as_they_were(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vectors" / "c"
+    (folder / "edge").mkdir(parents=True)
+    edge = qdrant.EdgeShard.create(str(folder / "edge"), engine_config(SPACE, sparse=True))
+    edge.flush()
+    edge.close()
+    kept = {"format": 2, "dim": SPACE.dim, "precision": "int8", "int8_scale": SPACE.int8_scale}
+    (folder / "collection.json").write_text(json.dumps(kept))
+    terms = Bm25().documents([b"disk sda failed", b"disk sdb is healthy", b""])
+    points = [
+        Point(one.id, one.stored, one.payload, words)
+        for one, words in zip(batch(3, seed=1), terms, strict=True)
+    ]
+    wanted = {point.id: point.terms for point in points}
+    child, vectors = start()
+    vectors.put("c", points)
+    for _ in range(2):
+        assert vectors.terms("c", list(wanted)) == wanted
+        assert vectors.differing("c", wanted) == set()
+        hits = vectors.search("c", None, terms=Bm25().query(b"healthy"), limit=3, where=None)
+        assert [hit.id for hit in hits] == [points[1].id]
+        assert vectors.sizes("c").terms == 8 * sum(len(one.ids) for one in terms)
+        kill(child)
+        patiently(vectors.names)
+    assert description(tmp_path) == kept
+    assert not (folder / "words").exists()
