@@ -6,7 +6,9 @@ and hybrid. Everything but the vectors' precision is the same, so differences be
 are paired over the questions.
 
 - *nDCG@10* of documents, each at the rank of its best chunk, as ``verso eval retrieval`` has it;
-- *gain*: against int8, with the 95 % bootstrap interval over the questions.
+- *gain*: against int8, with the 95 % bootstrap interval over the questions; with ``--before``
+  against the same precision in the run that had written that file with ``--scores``, as another
+  version of the store or of the lexicon.
 
 Limited by the encoder: 20 to 40 ms a chunk. With ``--keep`` the vectors stay in a folder, and an
 interrupted run goes on from there.
@@ -15,6 +17,7 @@ interrupted run goes on from there.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -114,8 +117,20 @@ def rankings(one: Encoded, space: Space) -> dict[SearchMode, list[list[str]]]:
     return found
 
 
-def measure(one: Encoded, precisions: Sequence[Precision], dim: int, scale: float) -> list[Any]:
-    """Return a row for each precision and mode."""
+Scores = dict[str, list[float]]
+"""The nDCG@10 of each question, by set, precision and mode."""
+
+
+def measure(
+    one: Encoded,
+    precisions: Sequence[Precision],
+    dim: int,
+    scale: float,
+    *,
+    scores: Scores,
+    before: Scores,
+) -> list[Any]:
+    """Return a row for each precision and mode, and add its scores."""
     judged = [one.given.relevant[question] for question in one.given.questions]
     reached = {
         (precision, mode): evaluation.measures(ranked, judged)
@@ -124,7 +139,10 @@ def measure(one: Encoded, precisions: Sequence[Precision], dim: int, scale: floa
     }
     rows = []
     for (precision, mode), found in reached.items():
-        gain = evaluation.gain(found.ndcg_10, reached[Precision.INT8, mode].ndcg_10)
+        name = f"{one.given.name} {precision.value} {mode.value}"
+        scores[name] = [float(value) for value in found.ndcg_10]
+        other = before[name] if before else reached[Precision.INT8, mode].ndcg_10
+        gain = evaluation.gain(found.ndcg_10, other)
         rows.append(
             {
                 "set": one.given.name,
@@ -147,6 +165,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path, help="sets in the layout of BEIR")
     parser.add_argument("--keep", type=Path, help="folder of vectors; an earlier run's are used")
+    parser.add_argument("--scores", type=Path, help="file for the score of each question")
+    parser.add_argument("--before", type=Path, help="such a file, to compare with")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     paper = sheet.Sheet("precision")
@@ -154,14 +174,27 @@ def main() -> None:
     settings = artifact.manifest.space
     service = load_service(artifact, threads=arguments.threads)
     rows = []
+    scores: Scores = {}
+    before: Scores = json.loads(arguments.before.read_text()) if arguments.before else {}
     with tempfile.TemporaryDirectory(prefix="verso-vectors-") as name:
         for folder in arguments.folders:
             one = encoded(folder, service, arguments.keep or Path(name))
-            rows += measure(one, list(Precision), settings.dim, settings.int8_scale)
+            rows += measure(
+                one,
+                list(Precision),
+                settings.dim,
+                settings.int8_scale,
+                scores=scores,
+                before=before,
+            )
     service.close()
+    if arguments.scores:
+        arguments.scores.write_text(json.dumps(scores))
     columns = ["set", "mode", "precision", "ndcg", "gain", "low", "high", "recall_100"]
     sheet.table(
-        "nDCG@10, and gain against int8", columns, [[row[c] for c in columns] for row in rows]
+        f"nDCG@10, and gain against {'before' if before else 'int8'}",
+        columns,
+        [[row[c] for c in columns] for row in rows],
     )
     paper.finish({"artifact": artifact.id, "rows": rows})
 
