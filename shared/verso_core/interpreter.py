@@ -9,12 +9,14 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 _SWITCH_S = 0.0005
 _YOUNG_OBJECTS = 5_000
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # glibc, malloc.h
 _BLOCK_BYTES = 128 * 1024
 _ARENAS = 2
+_AUTOGROUP = Path("/proc/self/autogroup")
 _NICE = 5
 """A quarter of a core that another thread wants as well (sched(7)), all of an idle one. With less,
 work of seconds could take longer beside bulk work than a caller waits."""
@@ -62,6 +64,23 @@ def yield_cores() -> None:
     """
     if sys.platform == "linux":
         os.nice(_NICE)
+
+
+def lower_priority(nice: int) -> None:
+    """Let other processes of the machine go before this one on a core.
+
+    Linux may share the cores out among sessions first (autogroup, sched(7)); niceness then counts
+    within a session only. So the process leads a session of its own, with the same niceness among
+    the others. It still ends with its parent if that was asked for (``PR_SET_PDEATHSIG``).
+
+    Args:
+        nice: what is added to its niceness, above 0.
+    """
+    os.nice(nice)
+    with contextlib.suppress(OSError):  # it leads a process group already
+        os.setsid()
+        if sys.platform == "linux":
+            _AUTOGROUP.write_text(str(nice), "ascii")
 
 
 def freeze_loaded() -> None:

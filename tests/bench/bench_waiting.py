@@ -5,9 +5,10 @@
 2. *Loaded*: the same while another process with the same key ingests into another collection. It
    keeps ``--ahead`` jobs unfinished, so that every slot and the queue have bulk work all the time.
 
-Reported are the p95 of both by kind, their ratio, and the documents taken in meanwhile: a shorter
-wait that costs the ingest much is no gain. The goal is a ratio of at most 3. Limited by the cores,
-which the engine, the gateway and these callers share.
+Reported are the p95 of both by kind, their ratio, the documents taken in meanwhile (a shorter wait
+that costs the ingest much is no gain), and which processes held the cores in the second phase. The
+goal is a ratio of at most 3. Limited by the cores, which the engine, the gateway and these callers
+share.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import multiprocessing
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import sheet
+from core_shares import CoreShares
 from keyed import client, p95_ms, platform
 
 from verso_standalone import sample
@@ -34,6 +37,7 @@ _PAUSE_S = 0.02
 _WARM_ROUNDS = 5
 _LOOK_S = 0.05
 _ENDED_S = 300.0
+_SEEN_CORES = 0.01
 _WAIT = {"Prefer": "wait=60"}
 _CONTEXT = "The link on port 4 is down. The operator replaced the cable at noon. It is up again."
 _STORED, _TAKEN_IN = "stored", "taken-in"
@@ -151,7 +155,9 @@ def measured(stack: Stack, secret: str, arguments: argparse.Namespace) -> dict[s
         with ingest.running():
             person.latencies(seconds=0.0, rounds=1)
             before, started = _documents(http), time.monotonic()
-            loaded = person.latencies(seconds=arguments.seconds, rounds=_WARM_ROUNDS)
+            shares = CoreShares()
+            with shares.looking():
+                loaded = person.latencies(seconds=arguments.seconds, rounds=_WARM_ROUNDS)
             spent_s, after = time.monotonic() - started, _documents(http)
     p95 = {name: {"quiet": p95_ms(quiet[name]), "loaded": p95_ms(loaded[name])} for name in quiet}
     return {
@@ -160,6 +166,7 @@ def measured(stack: Stack, secret: str, arguments: argparse.Namespace) -> dict[s
         "requests": {name: [len(quiet[name]), len(loaded[name])] for name in quiet},
         "documents_per_s": (after - before) / spent_s,
         "goal": GOAL,
+        "cores": [asdict(share) for share in shares.found() if share.cores >= _SEEN_CORES],
     }
 
 
@@ -185,6 +192,11 @@ def main() -> None:
          for name, row in found["p95_ms"].items()],
     )  # fmt: skip
     sheet.table("Bulk ingest", ["what", "a second"], [["documents", found["documents_per_s"]]])
+    sheet.table(
+        "Who held the cores beside it, and how many threads waited for one",
+        ["process", "nice", "cores", "waited"],
+        [list(share.values()) for share in found["cores"]],
+    )
     paper.finish(found)
 
 

@@ -24,6 +24,7 @@ from verso_codecs.logs import blocks, filters, lines, times
 from verso_codecs.logs.parsing import parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables
+from verso_core.interpreter import lower_priority
 
 _PACKAGE = Path(__file__).parents[1]
 _NICE = 10
@@ -93,5 +94,5 @@ def _call_all() -> None:
 
 if __name__ == "__main__":
     if "--nice" in sys.argv:
-        os.nice(_NICE)
+        lower_priority(_NICE)
     warm()

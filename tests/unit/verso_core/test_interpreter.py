@@ -42,6 +42,17 @@ if "--at-once" in sys.argv:
     end_at_once()
 """
 
+_LOWERED = """
+import os
+from pathlib import Path
+from verso_core.interpreter import lower_priority
+before = os.nice(0)
+lower_priority(7)
+group = Path("/proc/self/autogroup")
+nice = group.read_text().split()[-1] if group.exists() else "7"
+print(os.nice(0) - before, os.getsid(0) == os.getpid(), nice)
+"""
+
 
 def _printed(program: str, *arguments: str) -> str:
     argv = [sys.executable, "-c", program, *arguments]
@@ -61,3 +72,7 @@ def test_garbage_is_not_looked_for_among_what_was_loaded() -> None:
 def test_garbage_is_not_looked_for_at_the_end() -> None:
     assert _printed(_ENDED) == "looked for"
     assert _printed(_ENDED, "--at-once") == ""
+
+
+def test_a_lower_priority_holds_among_all_sessions() -> None:
+    assert _printed(_LOWERED) == "7 True 7"

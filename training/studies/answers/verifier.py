@@ -306,7 +306,7 @@ def page(found: Mapping[str, Figures]) -> str:
 
 
 def _value(found: Interval) -> str:
-    return f"{found.value:.1f}"
+    return f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
 def _gain(found: Interval) -> str:

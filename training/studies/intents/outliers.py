@@ -12,6 +12,7 @@ import lzma
 import random
 import re
 import string
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import verso_core
 from verso_training.heads.rows import RowSplit
 
+_CODE_COMMIT = "482e4537"
 _LOGS = ("logs_rcheck", "logs_rinstall", "logs_defects4j", "logs_syzkaller")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"[a-z]{3,10}")
@@ -171,10 +173,18 @@ def _words(data: Path) -> list[str]:
 
 
 def _code() -> Iterator[str]:
-    for path in sorted(Path(verso_core.__file__).parent.rglob("*.py")):
-        for line in path.read_text(encoding="utf-8").splitlines():
+    """Yield lines of code as one commit has them: those of the tree at hand change."""
+    listed = _git("ls-tree", "-r", "--name-only", _CODE_COMMIT, "shared/verso_core").splitlines()
+    for path in sorted(Path(name) for name in listed if name.endswith(".py")):
+        for line in _git("show", f"{_CODE_COMMIT}:{path}").splitlines():
             if len(line.strip()) > 15 and not line.lstrip().startswith(("#", '"')):
                 yield line.strip()
+
+
+def _git(*command: str) -> str:
+    top = Path(verso_core.__file__).parents[2]
+    found = subprocess.run(["git", "-C", top, *command], check=True, stdout=subprocess.PIPE)
+    return found.stdout.decode()
 
 
 def _string(rng: random.Random) -> str:

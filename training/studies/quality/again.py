@@ -1,9 +1,9 @@
-"""Write a head's folder again: the same weights with figures that are measured anew."""
+"""Write a head's folder again: the same weights, and figures that are measured once more."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.documents import served
+from studies.documents.data import Document
 from studies.quality import selection
 from studies.quality.job import Job, command, kept_note
 from verso_core import heads, manifest
@@ -96,33 +97,72 @@ def classifier(
         logits, *features = session.run(None, {"vector": vectors})
         return logits, features[0] if features else vectors
 
-    fitted = served.statistics(folder)
     vectors = np.stack([row.vector for row in rows.of(RowSplit.TEST) if row.vector is not None])
     test = confidence.Outputs(*said(vectors), rows.targets(RowSplit.TEST))
     none = recipe.none_label
     outside = head.labels.index(none) if none in head.labels else None
-    report = confidence.report(test, head.calibration, fitted, labels=head.labels, outside=outside)
+    opening = ""
+    if outside is not None and strange:
+        refused = confidence.refusals(
+            test,
+            {kind: said(own) for kind, own in strange.items()},
+            head.calibration,
+            served.statistics(folder),
+            outside=outside,
+        )
+        opening = "\n".join([*shipping.refusals_table(refused), ""])
+    return _classifier(recipe, folder, rows, context, test=test, opening=opening, outside=outside)
+
+
+def documents(
+    recipe: HeadRecipe,
+    folder: Path,
+    rows: Checked,
+    context: TrainingContext,
+    *,
+    read: Callable[[Sequence[str]], Sequence[Document]],
+    opening: str,
+) -> Head:
+    """Measure the weights of a classifier of documents again; its calibration stays.
+
+    Args:
+        recipe: That it was trained by.
+        folder: Of the head.
+        rows: That it was measured on.
+        context: Of the training.
+        read: Reads texts.
+        opening: What the card says first.
+
+    Raises:
+        HeadInvalid: as for ``classifier``.
+    """
+    texts = [str(row.text) for row in rows.of(RowSplit.TEST)]
+    test = served.outputs(folder, read(texts), rows.targets(RowSplit.TEST))
+    return _classifier(recipe, folder, rows, context, test=test, opening=opening, outside=None)
+
+
+def _classifier(
+    recipe: HeadRecipe,
+    folder: Path,
+    rows: Checked,
+    context: TrainingContext,
+    *,
+    test: confidence.Outputs,
+    opening: str,
+    outside: int | None,
+) -> Head:
+    head = heads.load(folder).head
+    report = confidence.report(
+        test, head.calibration, served.statistics(folder), labels=head.labels, outside=outside
+    )
     figures = vector_classifier.metrics(report, head.calibration.temperature)
     for name in ("test_rows", "accuracy", "macro_f1"):
         if abs(figures[name] - head.metrics[name]) > _SAME:
             raise HeadInvalid(
                 f"{head.version}: expected {name} {head.metrics[name]:.6g}, got {figures[name]:.6g}"
             )
-    text = shipping.classifier(
-        report,
-        head.calibration,
-        labels=head.labels,
-        notes=(*vector_classifier.notes(rows), "", kept_note(head)),
-    )
-    if outside is not None and strange:
-        refused = confidence.refusals(
-            test,
-            {kind: said(own) for kind, own in strange.items()},
-            head.calibration,
-            fitted,
-            outside=outside,
-        )
-        text = "\n".join([*shipping.refusals_table(refused), text])
+    notes = (*vector_classifier.notes(rows), "", kept_note(head))
+    text = opening + shipping.classifier(report, head.calibration, labels=head.labels, notes=notes)
     return publish(
         head,
         folder,

@@ -24,7 +24,8 @@ class Job:
         out_dir: ``models/heads``.
         work: For vectors and checkpoints; a later run goes on from there.
         weights: Folder of a head whose weights are kept. Of one that answers, what is chosen on
-            validation rows is made again; of one that reads documents, the limits of its sources.
+            validation rows is made again; of one that reads documents and was calibrated without
+            folds, the limits of its sources. The figures of all are measured again.
         taught: Folder of a reader that a study has trained, which is measured and written as it is.
     """
 

@@ -2,7 +2,7 @@
 
 What is chosen, by which rule and on which assumption: ``confidence.source_limits``. A training
 chooses the limits with everything else; this adds them to a head that was trained before, by the
-validation rows that it was calibrated on.
+validation rows that it was calibrated on. A head that was calibrated on folds has them from there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def publish(
 ) -> Head:
     """Write the version of a head that has limits of its sources, measured on the test rows.
 
+    One that was calibrated on folds held out keeps its limits: no weights of it say those rows.
+
     Args:
         folder: Of the head.
         recipe: That it was trained by.
@@ -46,11 +48,13 @@ def publish(
 
     Raises:
         SpaceMismatch: the head reads another space than the context's artifact has.
-        HeadInvalid: it was trained by another recipe or on other rows, or on folds, whose held-out
-            rows no weights of the head say.
+        HeadInvalid: it was trained by another recipe or on other rows.
     """
     start = graph.load(folder, space=manifest.load(context.artifact).manifest.space.id).head
     _check(start, recipe, rows)
+    if recipe.classify.folds:
+        opening = _opening(shifts)
+        return again.documents(recipe, folder, rows, context, read=read, opening=opening)
     fitted = served.statistics(folder)
     validation, test = (
         served.outputs(folder, read([str(row.text) for row in rows.of(split)]), rows.targets(split))
@@ -94,8 +98,6 @@ def _check(start: Head, recipe: HeadRecipe, rows: Checked) -> None:
         raise HeadInvalid(f"{start.version} was trained by other settings")
     if start.lineage.data_sha256 != rows.digest():
         raise HeadInvalid(f"{start.version} was trained on other rows")
-    if recipe.classify.folds:
-        raise HeadInvalid(f"{start.version} was calibrated on folds held out")
 
 
 def _cost(before: Report, after: Report) -> str:

@@ -20,7 +20,6 @@ from verso_core.errors import HeadInvalid
 from verso_core.heads import Head
 from verso_training.heads import recipe as recipes
 from verso_training.heads import shipping
-from verso_training.heads.confidence.reports import most_errors
 from verso_training.heads.recipe import HeadRecipe
 
 TITLE = "## Seeds"
@@ -46,8 +45,8 @@ def section(compared: Sequence[Head]) -> str:
             "",
             *_means(compared),
             "",
-            "What each came to: the share accepted, the errors among it, and in brackets the",
-            "upper end of their 95 % interval (Clopper and Pearson).",
+            "What each came to: the share accepted, and after the colon the errors among it, in",
+            "percent with their 95 % intervals (Clopper and Pearson).",
             "",
             *_accepted(compared, seeds),
         ]
@@ -121,10 +120,6 @@ def _accepted(compared: Sequence[Head], seeds: Sequence[int]) -> list[str]:
 
 def _cell(head: Head, source: str, rate: float) -> str:
     name = f"source/{source}/accepted_{100 * rate:g}"
-    coverage = head.metrics[f"{name}/coverage"]
-    if not coverage:
-        return "none"
-    count = round(coverage * head.metrics[f"source/{source}/rows"])
-    wrong = head.metrics[f"{name}/risk"]
-    most = most_errors(round(wrong * count), of=count)
-    return f"{100 * coverage:.0f} %: {100 * wrong:.1f} % (≤ {100 * most:.1f})"
+    rows, coverage = head.metrics[f"source/{source}/rows"], head.metrics[f"{name}/coverage"]
+    errors = shipping.share_of(head.metrics[f"{name}/risk"], of=coverage * rows)
+    return f"{shipping.share_of(coverage, of=rows)}: {errors}"

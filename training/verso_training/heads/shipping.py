@@ -37,7 +37,7 @@ from verso_core.heads import Calibration, Head, Lineage, Reads, Task
 from verso_training.heads import graph
 from verso_training.heads.backbone import Source
 from verso_training.heads.confidence import Refusals, Report
-from verso_training.heads.confidence.reports import most_errors
+from verso_training.heads.confidence.reports import exact
 from verso_training.heads.fitting import NO_ROOM
 from verso_training.heads.reader import Marks
 from verso_training.heads.recipe import HeadRecipe
@@ -47,26 +47,28 @@ from verso_training.heads.signals import Fitted, Interval
 def classifier(
     report: Report, calibration: Calibration, *, labels: tuple[str, ...], notes: tuple[str, ...]
 ) -> str:
-    """Return a classifier's figures on its test rows: accuracy, signals, risk-coverage,
-    thresholds."""
+    """Return a classifier's figures on its test rows: by source, scope, thresholds, accuracy,
+    signals, risk-coverage."""
     lines = [
         *sources_table(report),
-        f"{len(labels)} labels: {_shortened(labels)}.",
-        *notes,
+        *scope_table(report),
+        f"Temperature {calibration.temperature:.3f}; answers are accepted by",
+        f"`{calibration.accept_by}`. On all {report.rows} test rows:",
         "",
-        f"On {report.rows} test rows: accuracy {percent(report.accuracy)}, macro-F1",
-        f"{percent(report.macro_f1)}. Brackets are 95 % bootstrap intervals.",
+        *accepted_table(report),
+        *limits_table(calibration),
+        "",
+        f"Accuracy {percent(report.accuracy)}, macro-F1 {percent(report.macro_f1)}.",
         "",
         *signals_table(report),
         "",
         *curve_table(report),
         "",
-        *scope_table(report),
-        f"Temperature {calibration.temperature:.3f}; answers are accepted by",
-        f"`{calibration.accept_by}`. On the test rows:",
+        "Brackets are 95 % intervals: of rows accepted, of errors among them and of texts given a",
+        "label those of Clopper and Pearson, of the others by bootstrap over the rows.",
         "",
-        *accepted_table(report),
-        *limits_table(calibration),
+        f"{len(labels)} labels: {_shortened(labels)}.",
+        *notes,
     ]
     return "\n".join(lines)
 
@@ -132,7 +134,8 @@ def curve_table(report: Report) -> list[str]:
     heading = " | ".join(f"{10 * c} %" for c in range(1, 11))
     rows = [f"| errors, %, among the surest | {heading} |", "|---|" + "---:|" * 10]
     for name, curve in report.curve.items():
-        rows.append(f"| {name} | " + " | ".join(f"{100 * risk:.1f}" for risk in curve) + " |")
+        told = (share_of(risk, of=report.rows * c / 10) for c, risk in enumerate(curve, start=1))
+        rows.append(f"| {name} | {' | '.join(told)} |")
     return rows
 
 
@@ -151,17 +154,21 @@ def accepted_table(report: Report) -> list[str]:
     if not report.accepted:
         return ["No threshold: too few calibration rows for any error rate."]
     rows = [
-        "Errors with the upper end of their 95 % interval (Clopper and Pearson).",
-        "",
-        "| errors asked for | accepted | errors among them |",
+        "| errors asked for | accepted, % | errors among them, % |",
         "|---:|---:|---:|",
     ]
     for rate, (coverage, wrong) in report.accepted.items():
-        count = round(coverage * report.rows)
-        most = most_errors(round(wrong * count), of=count)
-        errors = f"{100 * wrong:.1f} % (≤ {100 * most:.1f})" if count else "none"
-        rows.append(f"| ≤ {100 * float(rate):g} % | {100 * coverage:.1f} % | {errors} |")
+        errors = share_of(wrong, of=coverage * report.rows)
+        rows.append(
+            f"| ≤ {100 * float(rate):g} % | {share_of(coverage, of=report.rows)} | {errors} |"
+        )
     return rows
+
+
+def share_of(share: float, *, of: float) -> str:
+    """Return a share of so many rows in percent with its exact interval; ``none`` of no rows."""
+    count = round(of)
+    return percent(exact(round(share * count), of=count)) if count else "none"
 
 
 def limits_table(calibration: Calibration) -> list[str]:
@@ -188,18 +195,15 @@ def sources_table(report: Report, *, fewest: int = 2) -> list[str]:
     rows = [
         "Test rows by source, as served: accuracy, macro-F1, expected calibration error and its",
         "median by chance, were each confidence exact; for each error rate asked for, the share",
-        "accepted, the errors among them, and the upper end of their 95 % interval (Clopper and",
-        "Pearson).",
+        "accepted, and after the colon the errors among them, in percent.",
         "",
         f"| source | rows | accuracy | macro-F1 | ECE | by chance | {asked} |",
         "|---|---:|---:|---:|---:|---:|" + "---:|" * len(rates),
     ]
     for name, one in report.sources.items():
         accepted = " | ".join(
-            f"{100 * coverage:.0f} %: {100 * wrong:.1f} % (≤ {100 * one.at_most[rate]:.1f})"
-            if coverage
-            else "none"
-            for rate, (coverage, wrong) in one.accepted.items()
+            f"{share_of(coverage, of=one.rows)}: {share_of(wrong, of=coverage * one.rows)}"
+            for _, (coverage, wrong) in one.accepted.items()
         )
         rows.append(
             f"| {name} | {one.rows} | {percent(one.accuracy)} | {percent(one.macro_f1)} "

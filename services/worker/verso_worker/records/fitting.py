@@ -6,7 +6,6 @@ goes back to the machine when it ends. Request and reply are files with a frame 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from verso_core import files, frame, manifest
 from verso_core.errors import VersoError, error_body, from_body
-from verso_core.interpreter import end_at_once
+from verso_core.interpreter import end_at_once, lower_priority
 from verso_core.jobs import CodecPolicy
 from verso_core.record import Codec
 from verso_worker.records.artifact import ngram_tables
@@ -26,7 +25,7 @@ _NICE = 10  # at 19 it gets no time where requests take all cores
 
 def main(request: Path, reply: Path) -> None:
     """Fit what a request names, and write the result or the error."""
-    os.nice(_NICE)
+    lower_priority(_NICE)
     folder, wanted = _read_request(request.read_bytes())
     began = time.process_time()
     try:

@@ -1,6 +1,7 @@
 """Calibration against what is known of made-up classifiers."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -173,7 +174,21 @@ def test_the_most_errors_that_rows_allow_are_scipys() -> None:
     for wrong, of in ((0, 24), (1, 60), (5, 1167), (40, 41)):
         expected = beta.ppf(0.975, wrong + 1, of - wrong)
         assert reports.most_errors(wrong, of=of) == pytest.approx(expected, abs=1e-4)
+        assert reports.exact(wrong, of=of).low == pytest.approx(
+            beta.ppf(0.025, wrong, of - wrong + 1) if wrong else 0.0, abs=1e-4
+        )
     assert reports.most_errors(3, of=3) == reports.most_errors(0, of=0) == 1.0
+
+
+def test_each_share_of_a_card_has_an_interval() -> None:
+    logits, targets = rows(2000, temperature=0.5)
+    outputs = confidence.Outputs(logits, logits, targets)
+    model = confidence.calibrate(outputs, None)
+    told = confidence.report(outputs, model, None, rounds=20)
+    for table in (shipping.accepted_table(told), shipping.curve_table(told)):
+        cells = [cell for row in table[2:] for cell in row.strip("| ").split(" | ")[1:]]
+        assert cells
+        assert all(re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]|none", cell) for cell in cells)
 
 
 def test_the_calibration_error_of_exact_confidence_is_that_of_chance() -> None:

@@ -199,11 +199,6 @@ class Decided:
         own, right = self.kept[rate][rows], self.right[rows]
         return float(own.mean()), float((~right[own]).mean()) if own.any() else 0.0
 
-    def at_most(self, rate: str, rows: slice | Flags) -> float:
-        """Return the error rate above which these errors among so many had a chance of 2.5 %."""
-        own, right = self.kept[rate][rows], self.right[rows]
-        return most_errors(int((~right[own]).sum()), of=int(own.sum()))
-
 
 @dataclass(frozen=True)
 class Refusals:
@@ -211,7 +206,7 @@ class Refusals:
 
     Attributes:
         rows: Of the kind.
-        given: Share of them that get a label in scope.
+        given: Share of them that get a label in scope, with the interval of ``exact``.
         auroc: The signal of scope, test rows in scope against these; None for those themselves.
     """
 
@@ -248,11 +243,7 @@ def refusals(
         scope = values.get(SignalName.SCOPE, values[SignalName.MARGIN])
         found[kind] = Refusals(
             rows=len(logits),
-            given=_interval(
-                (made.right, made.chosen, rows.targets),
-                lambda right, _, __: float((~right).mean()),
-                rounds=300,
-            ),
+            given=exact(int((~made.right).sum()), of=len(logits)),
             auroc=None if known is None else _separation(known, scope, rounds=300),
         )
         known = scope if known is None else known
@@ -277,8 +268,6 @@ class SourceReport:
         error: Expected calibration error (Naeini et al. 2015), ten bins of equal width.
         chance: Its median over as many rows if each confidence were exact.
         accepted: Requested error rate -> coverage and error rate reached.
-        at_most: Requested error rate -> the error rate that so many accepted rows rule out: the
-            upper end of the 95 % interval of Clopper and Pearson (1934).
     """
 
     rows: int
@@ -287,7 +276,6 @@ class SourceReport:
     error: Interval
     chance: float
     accepted: Mapping[str, tuple[float, float]]
-    at_most: Mapping[str, float]
 
 
 def _sources(
@@ -308,7 +296,6 @@ def _sources(
             error=calibration_error(sure, right, rounds=rounds),
             chance=by_chance(sure, rounds=rounds)[0],
             accepted={rate: made.accepted(rate, rows) for rate in made.kept},
-            at_most={rate: made.at_most(rate, rows) for rate in made.kept},
         )
     return found
 
@@ -333,6 +320,15 @@ def _error(sure: Floats, right: Flags) -> float:
     number = np.minimum((sure.astype(np.float64) * _BINS).astype(np.int64), _BINS - 1)
     off = np.bincount(number, weights=sure.astype(np.float64) - right, minlength=_BINS)
     return float(np.abs(off).sum() / len(right))
+
+
+def exact(count: int, *, of: int) -> Interval:
+    """Return the share of some rows with its 95 % interval of Clopper and Pearson (1934).
+
+    ``most_errors`` is its upper end; the lower one is that of the other rows, turned round.
+    """
+    share = count / of if of else float("nan")
+    return Interval(share, 1.0 - most_errors(of - count, of=of), most_errors(count, of=of))
 
 
 def most_errors(wrong: int, *, of: int) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from verso_core.interpreter import end_at_once
+from verso_core.interpreter import end_at_once, lower_priority
 from verso_core.jobs import IndexKind
 from verso_worker.stores.edge.settings import ENGINE_NAME, SCHEMAS, engine_config, read_description
 
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True, help="process id")
     given = parser.parse_args()
     _die_with(given.parent)
-    os.nice(10)  # searches of other collections come first
+    lower_priority(10)  # searches of other collections come first
     described = read_description(given.folder)
     config = engine_config(
         described.settings.space,
