@@ -18,7 +18,7 @@ from studies.documents import served
 from studies.papers.kept import table
 from verso_core import heads
 from verso_core.heads import source_of
-from verso_training.heads import confidence, signals
+from verso_training.heads import confidence, shipping, signals
 from verso_training.heads.confidence import Outputs
 from verso_training.heads.signals import Flags, Floats, Interval
 
@@ -96,7 +96,7 @@ def page(found: Mapping[str, Mapping[str, Fold]]) -> str:
             f"`{source}`",
             name,
             str(one.rows),
-            f"{one.right:.1f}",
+            shipping.share_of(one.right / 100, of=one.rows),
             _shown(one.gap),
             f"{one.chance:.1f}",
         ]
