@@ -227,16 +227,20 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--head", default="qa")
     parser.add_argument("--questions", type=int, help="of each part; default: all")
+    parser.add_argument("--dev", type=int, help="of the dev articles; default: as many; 0: none")
     parser.add_argument("--found", type=int, default=400, help="questions to the collection")
     parser.add_argument("--collection", help="holds the paragraphs, or shall, and is kept")
     options = parser.parse_args()
     page = sheet.Sheet("answers")
     replies = Replies(options.replies)
     parts = {part: squad.read(options.data, part) for part in (Part.DEV, Part.EVAL)}
+    most = dict.fromkeys(parts, options.questions)
+    if options.dev is not None:
+        most[Part.DEV] = options.dev
     paragraphs = list(dict.fromkeys(row.context for row in parts[Part.EVAL]))
     with Client(options.url, timeout_s=600.0) as client:
         read = {
-            part: asked(client, drawn(rows, options.questions), head=options.head, replies=replies)
+            part: asked(client, drawn(rows, most[part]), head=options.head, replies=replies)
             for part, rows in parts.items()
         }
         answerable = drawn([row for row in parts[Part.EVAL] if row.answers], options.found)
@@ -255,7 +259,7 @@ def main() -> None:
             [(title, shown(one)) for title, one in own[name].items()],
         )
     dev, trade = read[Part.DEV], []
-    for precision in _PRECISIONS:
+    for precision in _PRECISIONS if dev.questions else ():
         cut = least_threshold(dev.margins, dev.right, precision=precision)
         if cut is not None:
             trade.append((precision, cut, dev.given_from(cut), given.given_from(cut)))

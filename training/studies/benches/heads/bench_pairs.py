@@ -63,6 +63,10 @@ def _accuracy(yes: Flags, truth: Flags, rows: Rows) -> float:
     return 100 * float((yes == truth)[rows].mean())
 
 
+def _mean(values: Floats, rows: Rows) -> float:
+    return float(values[rows].mean())
+
+
 def _f1(yes: Flags, truth: Flags, rows: Rows) -> float:
     """Return the F1 of "duplicate"."""
     both = (yes & truth)[rows].sum()
@@ -103,11 +107,13 @@ def main() -> None:
                 name: interval(measure, range(len(gold if name.startswith("STS") else test)))
                 for name, measure in zip(_FIGURES, measures, strict=True)
             }
-            turn = float(np.abs(other - said[:_TURNED]).mean())
-            table.append((head, *map(shown, own.values()), f"{cut:.3f}", f"{turn:.3f}"))
+            moved = np.abs(other - said[:_TURNED])
+            turn = interval(partial(_mean, moved), range(len(moved)))
+            told = f"{turn.value:.3f} [{turn.low:.3f}, {turn.high:.3f}]"
+            table.append((head, *map(shown, own.values()), f"{cut:.3f}", told))
             figures[head] = {
                 "threshold": cut,
-                "other way round": turn,
+                "other way round": listed(turn),
                 **{name: listed(one) for name, one in own.items()},
             }
     sheet.table(
