@@ -116,7 +116,7 @@ def test_the_platforms_wheel_is_small_and_holds_the_sample_corpus(wheels: list[P
         for folder in ("shared", "services/*", "training")
         for package in ROOT.glob(f"{folder}/verso_*")
     }
-    assert platform.stat().st_size < 2_000_000
+    assert platform.stat().st_size < 2_500_000
 
 
 def test_the_sdist_has_what_a_wheel_is_built_from_and_no_test_data(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_sdist_has_what_a_wheel_is_built_from_and_no_test_data(tmp_path: Pat
         *("CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md"),
     }
     assert not [name for name in names if name.startswith(("training/studies", "training/recipes"))]
-    assert sdist.stat().st_size < 2_000_000
+    assert sdist.stat().st_size < 2_500_000
 
 
 def project_version(project: Path) -> str:
