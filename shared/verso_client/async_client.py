@@ -53,7 +53,7 @@ from verso_core.jobs import (
     TextPolicy,
 )
 from verso_core.jobs.cluster import Clustered, ClusterRequest, Projected, ProjectRequest
-from verso_core.jobs.collections import CollectionInfo, Statistics
+from verso_core.jobs.collections import CollectionInfo, Rollover, Statistics
 from verso_core.jobs.documents import (
     Counted,
     CountRequest,
@@ -479,6 +479,7 @@ class AsyncClient:
         auto_fit: bool | None = None,
         artifact: str | None = None,
         partitions: int | None = None,
+        rollover: Rollover | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
@@ -490,6 +491,7 @@ class AsyncClient:
             auto_fit: whether its codec is fitted to its own texts.
             artifact: name of the one that makes its vectors.
             partitions: its documents are spread over so many, which may be on several ledgers.
+            rollover: when a log collection gets a new partition, which may be on another ledger.
         """
         settings = {
             "kind": kind,
@@ -502,6 +504,7 @@ class AsyncClient:
             "auto_fit": auto_fit,
             "artifact": artifact,
             "partitions": partitions,
+            "rollover": rollover,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})

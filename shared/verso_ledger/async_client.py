@@ -330,6 +330,7 @@ class AsyncLedger:
 
         Raises:
             CollectionUnknown: there is no such collection.
+            PartitionRolled: it is a partition by time that takes no more lines.
         """
         return reserved(await self._scripts.run("reserve", reserve_args(collection, labels, lines)))
 
@@ -339,6 +340,15 @@ class AsyncLedger:
         """Return the positions of identities that were accepted lately, over all collections."""
         args = identity_args(identities, identity_s)
         return cast("list[int]", await self._scripts.run("identities", args))
+
+    async def position(self, collection: str, source: bytes) -> int | None:
+        """Return how far a source of lines was accepted lately; None if that is not known."""
+        found = await self._scripts.run("position", [collection, source])
+        return None if found is None else int(found)
+
+    async def has_rolled(self, partition: str) -> bool:
+        """Whether a partition by time takes no more lines."""
+        return bool(await self._scripts.run("rolled", [partition]))
 
     async def document_count(self, collection: str) -> int:
         """Return how many documents a collection holds, as counted last; 0 before the first count.

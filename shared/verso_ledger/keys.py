@@ -97,7 +97,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
                                      new collections of this name are made on
     draining    -                    set, of the home ledger: ledgers that get no new collection
     partitioned -                    hash, of the home ledger: collection of several partitions ->
-                                     how many, whose it is, and what is done with it, as JSON
+                                     which there are, whose it is, what is done with it, as JSON
     moves       -                    hash: collection -> its newest move to another ledger as JSON
     shut        -                    hash: n:collection, o:own name -> until when nothing is written
                                      as it moves to another ledger, or which one it has moved to

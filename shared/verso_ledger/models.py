@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from verso_core.errors import ErrorBody
+from verso_core.errors import CollectionBusy, ErrorBody
 from verso_core.jobs import URGENCY, Kind, Queue, SliceSpec, Status
+from verso_core.jobs.collections import STREAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Policy:
     """Urgency of bulk work; slices of a smaller number may run in slots that are kept for them."""
     max_reads: int = 1_000
     """Reads whose callers wait that are listed for each tenant: the newest."""
+    streams: int = STREAMS
+    """Numbers of streams that each partition by time has for itself."""
     max_arrivals: int = 10_000
     """Slices of lines that are listed for each collection, about: the newest."""
     max_fresh: int = 100_000
@@ -81,6 +84,10 @@ class Limits:
 
 class IdentityKnown(Exception):
     """Raised when an identity of a job was accepted with another one meanwhile."""
+
+
+class PartitionRolled(CollectionBusy):
+    """Raised when a partition by time takes no more lines: the next one does."""
 
 
 @dataclass(frozen=True, slots=True)

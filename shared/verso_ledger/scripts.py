@@ -37,6 +37,7 @@ _UNCONFIRMED = frozenset(
     {
         *("count", "depths", "entry", "identities", "log_count", "note", "progress", "reap"),
         *("renew", "move_units", "move_digests", "move_open", "move_unmark", "move_waits"),
+        *("position", "rolled"),
     }
 )
 """Steps that read, or whose loss in a failover costs work and nothing else."""

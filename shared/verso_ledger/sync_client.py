@@ -15,6 +15,7 @@ from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.locations import Locations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.collections.moves import Moves
+from verso_ledger.collections.rolling import Partitions
 from verso_ledger.connection import connect, translated
 from verso_ledger.epoch import Epoch
 from verso_ledger.events.webhooks import WebhookMessages
@@ -119,6 +120,7 @@ class Ledger:
         logs: lines of log collections.
         migrations: of a collection to another artifact.
         moves: of a collection to another ledger.
+        partitions: of log collections by time.
         scrub: the cursor and the findings of the scrub.
         feedback: labels that people have checked.
         trials: what workers have counted of canaries.
@@ -147,6 +149,7 @@ class Ledger:
         self.logs = Logs(scripts, locations)
         self.migrations = Migrations(scripts, locations)
         self.moves = Moves(scripts, ledger=name)
+        self.partitions = Partitions(scripts, self.logs)
         self.scrub = ScrubCursor(scripts)
         self.feedback = Feedback(scripts)
         self.trials = Trials(scripts)

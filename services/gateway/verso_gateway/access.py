@@ -168,8 +168,9 @@ async def collection_of(
     whole = collection_of_partition(name)
     if not caller_of(request).sees(whole or name, owner=found.owner):
         raise CollectionUnknown(f"no collection {name!a}")
-    if found.partitions > 1 and not partitioned:
-        hint = f"a partition, such as {name}.0" if partition else "a collection without partitions"
+    if found.parted is not None and not partitioned:
+        first = found.parted.numbers[0]
+        hint = f"a partition, such as {name}.{first}" if partition else "one without partitions"
         raise PartitionedUnsupported(f"expected {hint}, got {name!a}: of {found.partitions}")
     if whole is not None and not partition:
         raise PartitionedUnsupported(f"expected a collection, got a partition of {whole!a}")

@@ -16,7 +16,7 @@ from verso_core.jobs.collections import (
     Partitioned,
     Stage,
     collection_of_partition,
-    partition_names,
+    partition_name,
 )
 from verso_core.result_files import ResultFiles
 from verso_gateway.agents import Agents
@@ -40,7 +40,7 @@ class CollectionsCache:
     """Collections by name, read from the ledgers at most once a second.
 
     A name that is not found is read from the ledgers at once. A collection of several partitions is
-    described by its first one, but for its name; the partitions themselves are there too.
+    described by one of them, but for its name; the partitions themselves are there too.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -85,10 +85,11 @@ def _partitioned(
 ) -> Iterator[tuple[str, Collection]]:
     """Yield the collections of several partitions that are served, each with its name."""
     for name, state in states.items():
-        names = partition_names(name, state.partitions)
-        if state.stage is Stage.LIVE and all(one in found for one in names):
-            update = {"name": name, "partitions": state.partitions}
-            yield name, found[names[0]].model_copy(update=update)
+        names = [partition_name(name, number) for number in state.numbers]
+        if state.stage is Stage.LIVE and names and all(one in found for one in names):
+            like = names[0] if state.rollover is None else names[-1]
+            update = {"name": name, "partitions": len(names), "parted": state}
+            yield name, found[like].model_copy(update=update)
 
 
 class WorkersCache:

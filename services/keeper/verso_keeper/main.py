@@ -1,6 +1,7 @@
-"""``python -m verso_keeper``: thirteen duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: fourteen duties, each on a thread of its own, until SIGTERM.
 
-Where a platform has several ledgers, each has these duties, but for ``sweep``, which asks them all.
+Where a platform has several ledgers, each has these duties, but for ``sweep`` and ``roll``, which
+ask them all.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 wake      every second   send a wake-up for every queue with due work
@@ -15,6 +16,7 @@ rewrite   every minute   have the ledger's file rewritten where that was not don
 fit       5 s apart      have codecs fitted to the texts of their collections
 move      every second   move collections to other ledgers; of a platform that has several
 retain    every second   have documents deleted that their collection keeps no longer
+roll      every second   give log collections new partitions, and drop expired ones
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from verso_keeper.migrator import Migrator
 from verso_keeper.mover import Mover
 from verso_keeper.periodic import Periodic, Prober, ResultSweeper
 from verso_keeper.retention import Retention
+from verso_keeper.rollover import Rollover
 from verso_keeper.scrubber import Recounter, Scrubber
 from verso_keeper.settings import KeeperSettings
 from verso_keeper.wakeup import Reaper, WakeupSender
@@ -213,6 +216,8 @@ class _Kept:
             ("fit", fitter.step, _FIT_EVERY_S, _nothing),
             ("retain", retention.step, _EVERY_S, _nothing),
         ]
+        if ledger is next(iter(ledgers.values())):  # the home ledger has the notes
+            steps.append(("roll", Rollover(ledger, ledgers).step, _EVERY_S, _nothing))
         if self.several:
             steps.append(("move", Mover(ledger, ledgers).step, _EVERY_S, _nothing))
         where = f" {ledger.name}" if self.several else ""

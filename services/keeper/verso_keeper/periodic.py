@@ -31,8 +31,9 @@ def submit(
     key: str,
     deadline_s: float | None = None,
     keep_s: int = 24 * 3600,
+    collection: str | None = None,
 ) -> Accepted:
-    """Accept a job of the keeper's own, of one item.
+    """Accept a job of the keeper's own, of one item; ``collection`` where its params name none.
 
     The same ``key`` is the same job for every keeper, before and after a restart.
 
@@ -49,7 +50,7 @@ def submit(
         deadline_s=deadline_s,
         keep_s=keep_s,
         trace=tracing.current(),
-        collection=getattr(params, "collection", None),
+        collection=collection or getattr(params, "collection", None),
     )
     return ledger.jobs.accept(job)
 

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from verso_core.errors import CollectionBusy
-from verso_core.jobs import Filter, Kind, Queue, cut
+from verso_core.jobs import CollectionKind, Filter, Kind, Queue, cut
+from verso_core.jobs.collections import collection_of_partition
 from verso_core.jobs.documents import DeleteMatchingParams, parts_of
 from verso_ledger import Ledger, NewJob
 
@@ -50,6 +51,8 @@ class Retention:
         submitted = 0
         for name, collection in self._ledger.documents.collections().items():
             days = collection.retention_days
+            if collection.kind is CollectionKind.LOGS and collection_of_partition(name) is not None:
+                continue  # dropped as a whole (verso_keeper.rollover)
             if days is None or self._submitted.get(name) == (span, days):
                 continue
             try:

@@ -23,7 +23,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
-from verso_core.jobs.collections import Statistics
+from verso_core.jobs.collections import Rollover, Statistics
 
 _LOOK_S = 1.0
 Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
@@ -81,6 +81,12 @@ def create_collection(
     partitions: Annotated[
         int | None, typer.Option(help="Spread its documents over so many, on all ledgers.")
     ] = None,
+    rollover_s: Annotated[
+        float | None, typer.Option(help="Of log lines: a new partition after so many seconds.")
+    ] = None,
+    rollover_bytes: Annotated[
+        int | None, typer.Option(help="Of log lines: a new partition after so many bytes.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -97,8 +103,15 @@ def create_collection(
             auto_fit=auto_fit,
             artifact=artifact,
             partitions=partitions,
+            rollover=_rollover(rollover_s, rollover_bytes),
         )
     print_json(made) if as_json else render.collections(out(), [made])
+
+
+def _rollover(span_s: float | None, max_bytes: int | None) -> Rollover | None:
+    given = {"span_s": span_s, "max_bytes": max_bytes}
+    named = {name: value for name, value in given.items() if value is not None}
+    return Rollover.model_validate(named) if named else None
 
 
 def _search_setting(hybrid: bool | None) -> SearchSetting | None:

@@ -33,6 +33,12 @@ from verso_core.record import Codec
 MAX_PARTITIONS = 64
 """Most partitions of a collection."""
 _HASH_BITS = 64  # of an id, by which documents are spread
+STREAMS = 1 << 16
+"""Most streams of a partition by time; those of partition N are numbered from N times as many on
+(``reserve.lua``)."""
+STATEMENTS = 10**9
+"""Ids of the statements of partition N by time are those that it has itself, and N times this."""
+_MOST_BYTES = 1 << 40
 MAX_INDEXES = 16
 """Most metadata fields of a collection that are indexed."""
 Indexes = Annotated[
@@ -51,6 +57,35 @@ RetentionDays = Annotated[
         description="documents whose time is longer ago are deleted; null keeps them",
     ),
 ]
+
+
+class RolloverRule(OpenModel):
+    """When a log collection gets a new partition, into which lines are written from then on."""
+
+    span_s: float = 86_400.0
+    max_bytes: int | None = None
+
+
+class Rollover(StrictModel):
+    """When a log collection gets a new partition, as a request says it."""
+
+    span_s: float = Field(
+        default=86_400.0,
+        ge=1,
+        le=366 * 86_400,
+        description="once the newest partition has taken lines for so long",
+    )
+    max_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MOST_BYTES,
+        description="or once it takes about so much memory of its ledger",
+    )
+
+    @property
+    def rule(self) -> RolloverRule:
+        """The rule, as it is kept."""
+        return RolloverRule(span_s=self.span_s, max_bytes=self.max_bytes)
 
 
 class Collection(StrictModel):
@@ -79,32 +114,94 @@ class Collection(StrictModel):
     kind: CollectionKind = CollectionKind.DOCUMENTS
     auto_fit: bool = True
     partitions: int = Field(default=1, exclude=True, description="never stored: a ledger has one")
+    parted: Partitioned | None = Field(default=None, exclude=True, description="likewise")
 
 
 class Stage(StrEnum):
-    """What is done with a collection of partitions; only a live one is served."""
+    """What is done with a collection of partitions, or with one of them; a live one is served."""
 
     MAKING = "making"
     LIVE = "live"
     DELETING = "deleting"
 
 
+class TimePart(BaseModel):
+    """A partition by time; times are Unix seconds.
+
+    ``rolled``: since when it takes no more lines. ``first`` and ``last``: of all its lines, once
+    each that was accepted is stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    stage: Stage = Stage.MAKING
+    since: float
+    rolled: float | None = None
+    first: float | None = None
+    last: float | None = None
+
+
 class Partitioned(BaseModel):
-    """What the home ledger keeps of a collection of partitions."""
+    """What the home ledger keeps of a collection of partitions.
+
+    By a hash of ids there are ``partitions``. By time there are ``parts``, the oldest first;
+    ``writing`` is the number of the one that takes lines.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     partitions: int
     owner: str | None = None
     stage: Stage = Stage.MAKING
+    rollover: RolloverRule | None = None
+    parts: tuple[TimePart, ...] = ()
+    writing: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The partitions that are served."""
+        if self.rollover is None:
+            return tuple(range(self.partitions))
+        return tuple(one.number for one in self.parts if one.stage is Stage.LIVE)
+
+    @property
+    def every_number(self) -> tuple[int, ...]:
+        """The partitions that there are, or may be."""
+        return self.numbers if self.rollover is None else tuple(one.number for one in self.parts)
+
+    def part(self, number: int) -> TimePart | None:
+        """Return a partition by time."""
+        return next((one for one in self.parts if one.number == number), None)
+
+    def following(self, number: int) -> int | None:
+        """Return the number of the live partition behind one by time, which takes lines next."""
+        return min((one for one in self.numbers if one > number), default=None)
+
+    def changed(self, number: int, **changes: Any) -> Partitioned:
+        """Return the state with one partition by time changed."""
+        parts = (
+            one.model_copy(update=changes) if one.number == number else one for one in self.parts
+        )
+        return self.model_copy(update={"parts": tuple(parts)})
+
+
+Collection.model_rebuild()
+
+
+def partition_name(collection: str, number: int) -> str:
+    """Return the name of a partition. A dot is in no name that users give."""
+    return f"{collection}.{number}"
+
+
+def number_of_partition(name: str) -> int:
+    """Return the number of a partition by its name."""
+    return int(name.rpartition(".")[2])
 
 
 def partition_names(collection: str, partitions: int) -> list[str]:
-    """Return the names of a collection's partitions, by number.
-
-    A dot is in no name that users give.
-    """
-    return [f"{collection}.{number}" for number in range(partitions)]
+    """Return the names of a collection's partitions by a hash, by number."""
+    return [partition_name(collection, number) for number in range(partitions)]
 
 
 def collection_of_partition(name: str) -> str | None:
@@ -161,6 +258,9 @@ class CollectionRequest(CollectionSettings):
         ge=1,
         le=MAX_PARTITIONS,
         description="documents are spread over so many by a hash of their ids, each on one ledger",
+    )
+    rollover: Rollover | None = Field(
+        default=None, description="of a log collection: partitions by time, each on one ledger"
     )
 
 
@@ -220,13 +320,17 @@ class CollectionInfo(ItemResult):
     kind: CollectionKind = CollectionKind.DOCUMENTS
     auto_fit: bool = True
     partitions: int | None = Field(default=None, description="null of one that has none")
+    rollover: RolloverRule | None = Field(default=None, description="of partitions by time")
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
         """Return the fields that a collection has."""
-        found = {name: getattr(collection, name) for name in CollectionInfo.model_fields}
-        if collection.partitions == 1:
-            del found["partitions"]
+        own = CollectionInfo.model_fields.keys() - {"partitions", "rollover"}
+        found = {name: getattr(collection, name) for name in own}
+        if collection.parted is not None:
+            found["partitions"] = collection.partitions
+            if collection.parted.rollover is not None:
+                found["rollover"] = collection.parted.rollover
         return found
 
     @classmethod
@@ -343,6 +447,7 @@ class Statistics(ItemResult):
     kind: CollectionKind | None = None
     auto_fit: bool | None = None
     partitions: int | None = Field(default=None, description="null of one that has none")
+    rollover: RolloverRule | None = Field(default=None, description="of partitions by time")
     lines: LineStatistics | None = Field(default=None, description="of a log collection")
 
 

@@ -164,7 +164,7 @@ class LinesOptions(Params):
         description="the lines nearest to it come first, and order says nothing",
     )
     statement: str | None = Field(
-        default=None, pattern=r"^[0-9]{1,9}$", description="id of the statement of the lines"
+        default=None, pattern=r"^[0-9]{1,15}$", description="id of the statement of the lines"
     )
     order: LineOrder = LineOrder.OLDEST
     before: int = Field(
@@ -214,9 +214,13 @@ def span_ns(start: float | str | None, end: float | str | None) -> dict[str, int
 
 
 class LinesParams(LinesOptions):
-    """A page of the lines of a collection; their times are in [``start_ns``, ``end_ns``)."""
+    """A page of the lines of a collection; their times are in [``start_ns``, ``end_ns``).
+
+    ``template``: only of the statement whose template this is, as partitions are asked.
+    """
 
     collection: str
+    template: str | None = None
     start_ns: int | None = None
     end_ns: int | None = None
 

@@ -13,8 +13,18 @@ MAX_INTERVALS = 2000
 MAX_STATEMENT_INTERVALS = 240
 """Most intervals that lines of statements are counted in."""
 MAX_INTERVAL_S = 1e9
-STATEMENT_ID = r"^[0-9]{1,9}$"
+STATEMENT_ID = r"^[0-9]{1,15}$"
+_WANTED = 60
+_DAY_S = 86_400
+_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 _COST = 64 * 1024  # as a page of lines: most of these read no line
+
+
+def interval_length_s(span_ns: int) -> float:
+    """Return the length of intervals of which some sixty are as long as a span, seconds."""
+    least = span_ns / 1_000_000_000 / _WANTED
+    days = -(-least // _DAY_S) * _DAY_S
+    return float(next((one for one in _NICE_S if one >= least), days))
 
 
 class LinesWhere(StrictModel):
@@ -106,10 +116,14 @@ class LabelsRequest(LinesWhere):
 
 
 class LabelsParams(WhereParams):
-    """Which labels are shown: all by name, or the values of one."""
+    """Which labels are shown: all by name, or the values of one.
+
+    ``all_values``: partitions are asked for the values of each.
+    """
 
     name: str | None = None
     limit: int = 100
+    all_values: bool = False
 
 
 class LabelValue(OpenModel):
@@ -157,12 +171,14 @@ class StatementsRequest(LinesWhere):
 class StatementsParams(WhereParams):
     """Which statements are shown.
 
+    ``template``: only the one whose template this is, as partitions are asked.
     ``new_since_ns``: only those without a line before it. ``statement``: only the one of this id.
     ``interval_s``: lines of each are counted in intervals of so many seconds, too.
     """
 
     new_since_ns: int | None = None
     statement: str | None = None
+    template: str | None = None
     interval_s: float | None = None
     limit: int = 100
 

@@ -135,6 +135,9 @@ class Explanation(OpenModel):
     rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
     rerank_share: float | None = Field(default=None, description="what the head's score counts")
     scale: Scale | None = Field(default=None, description="hybrid: what the two are joined on")
+    values: bool | None = Field(
+        default=None, description="of log lines: whether they have all values that were asked for"
+    )
 
 
 class StatementLine(Text):

@@ -17,7 +17,7 @@ from verso_core.errors import (
 )
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.keys import key
-from verso_ledger.models import Accepted, IdentityKnown, NewJob
+from verso_ledger.models import Accepted, IdentityKnown, NewJob, PartitionRolled
 from verso_ledger.names import HOME, new_job_id
 
 STAGE_BYTES = 4 << 20
@@ -25,6 +25,7 @@ STAGE_BYTES = 4 << 20
 step blocks the server for long."""
 STAGED_FOR_MS = 600_000
 _PART_BYTES = 1 << 20
+ROLLED = "the partition takes no more lines, and which one does is not known yet"
 IDEMPOTENCY_S = 24 * 3600
 
 
@@ -144,6 +145,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         CollectionBusy: a collection that it concerns moves to another ledger, or has moved.
+        PartitionRolled: a partition by time takes no more lines.
         IdentityKnown: an identity was accepted meanwhile.
         SourceMoved: the source of its lines stands elsewhere.
         WebhookUnknown: the tenant has no webhook of the id given.
@@ -161,6 +163,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise LedgerUnavailable("the request took too long to come in")
     if word == "moving":
         raise CollectionBusy("the collection is being moved to another ledger")
+    if word == "rolled":
+        raise PartitionRolled(ROLLED)
     if word == "known":
         raise IdentityKnown
     if word == "elsewhere":

@@ -25,6 +25,7 @@ from verso_core.errors import (
     RecordCorrupt,
     RequestInvalid,
 )
+from verso_core.jobs.collections import STREAMS, collection_of_partition
 from verso_core.segments import (
     LinesDelete,
     LinesWrite,
@@ -35,9 +36,11 @@ from verso_core.segments import (
     Segment,
 )
 from verso_ledger.codec import scalars
+from verso_ledger.codec.admission import ROLLED
 from verso_ledger.collections.locations import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
+from verso_ledger.models import PartitionRolled
 from verso_ledger.scripts import Scripts
 
 MAX_STREAMS = 1_000_000
@@ -58,7 +61,8 @@ def labels_key(labels: Mapping[str, str]) -> str:
 
 def reserve_args(collection: str, labels: Mapping[str, str], lines: int) -> list[scalars.Arg]:
     """Return the arguments of ``reserve.lua``."""
-    return [collection, labels_key(labels), lines, MAX_STREAMS]
+    most = MAX_STREAMS if collection_of_partition(collection) is None else STREAMS
+    return [collection, labels_key(labels), lines, most]
 
 
 def stream_value(labels: bytes, row: bytes) -> bytes:
@@ -88,6 +92,7 @@ def reserved(reply: Any) -> Reserved:
         CollectionBusy: it is being moved to another ledger, or has moved.
         CollectionUnknown: there is no such collection.
         LedgerBehind: the ledger is read-only.
+        PartitionRolled: it is a partition by time that takes no more lines.
         RecordCorrupt: which number comes next in the stream is not known any more.
         RequestInvalid: the collection has as many streams as it may.
     """
@@ -97,10 +102,15 @@ def reserved(reply: Any) -> Reserved:
                 raise LedgerBehind
             case "moving":
                 raise CollectionBusy("the collection is being moved to another ledger")
+            case "rolled":
+                raise PartitionRolled(ROLLED)
             case "damaged":
                 raise RecordCorrupt("expected the numbers of a stream, got other bytes")
             case "crowded":
-                raise RequestInvalid(f"expected <= {MAX_STREAMS} sets of labels in a collection")
+                raise RequestInvalid(
+                    f"expected <= {MAX_STREAMS} sets of labels in a collection, "
+                    f"{STREAMS} in a partition"
+                )
             case _:
                 raise CollectionUnknown("no collection of this name")
     uid, stream, first = reply

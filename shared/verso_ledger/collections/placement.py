@@ -75,6 +75,15 @@ class Placements:
                 replies = self._replicas.check(await pipe.execute())
         return bool(replies[0]) or not new
 
+    async def step(self, collection: str, seen: Partitioned, new: Partitioned) -> bool:
+        """Note a state if it stands as seen; return whether it was noted."""
+        with translated():
+            row = await cast("Any", self._redis.hget(key("partitioned"), collection))
+        if row is None or Partitioned.model_validate_json(row) != seen:
+            return False
+        args: list[scalars.Arg] = [key("partitioned"), collection, row, new.model_dump_json()]
+        return bool(await self._run("partitions_note", args))
+
     async def forget(self, collection: str) -> None:
         """Remove the note of a collection of partitions, none of which is left."""
         with translated():

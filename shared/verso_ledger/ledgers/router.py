@@ -33,8 +33,9 @@ from verso_core.settings import LedgerAddress
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.collections.moves import REMEMBERED_S, Listed
 from verso_ledger.durability import Server
+from verso_ledger.ledgers import rolled
 from verso_ledger.ledgers.groups import JobGroup
-from verso_ledger.models import NewJob
+from verso_ledger.models import NewJob, PartitionRolled
 from verso_ledger.names import group_of, ledger_of
 
 _PROBE_S = 1.0
@@ -240,12 +241,14 @@ class Ledgers:
             names: of the collections that it concerns.
 
         Raises:
-            CollectionBusy: it did not end in time.
+            CollectionBusy: it did not end in time, or a partition by time takes no more lines.
         """
         until = time.monotonic() + _MOVING_S
         while True:
             try:
                 return await ask()
+            except PartitionRolled:
+                raise
             except CollectionBusy:
                 if not self.several or time.monotonic() >= until:
                     raise
@@ -361,7 +364,9 @@ class Ledgers:
         return dict(sorted(merged.items()))
 
     async def earlier(self, name: str) -> list[AsyncLedger]:
-        """Return the ledgers that had a collection lately: they know idempotency keys of it.
+        """Return other ledgers that may know idempotency keys of a collection.
+
+        They had it lately, or have a partition by time that lately took what this one takes now.
 
         Raises:
             LedgerUnavailable: no ledger answers.
@@ -372,10 +377,18 @@ class Ledgers:
             await self.collections()
         if (ledger := self._where.get(name)) is None:
             return []
+        names: list[str] = []
+        for one in (name, *rolled.before(self.partitioned, name, within_s=REMEMBERED_S)):
+            if (its := self._where.get(one)) is not None:
+                names += [its.name, *self._came(one, its)]
+        others = dict.fromkeys(one for one in names if one != ledger.name)
+        return [self._all[one] for one in others if one in self._all]
+
+    def _came(self, name: str, ledger: AsyncLedger) -> list[str]:
+        """Return the ledgers that a collection was on lately before it came to one."""
         oldest = time.time() - REMEMBERED_S
         came = self._held[ledger.name].came.get(name, ())
-        names = dict.fromkeys(one.ledger for one in came if one.left >= oldest)
-        return [self._all[one] for one in names if one in self._all and one != ledger.name]
+        return [one.ledger for one in came if one.left >= oldest]
 
     async def check_answers(self, name: str) -> None:
         """Check that a collection which no ledger lists is on none that is away.

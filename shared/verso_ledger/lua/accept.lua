@@ -9,7 +9,8 @@
 -- there are any (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is;
--- or elsewhere and where the source stands; or moving, if a collection moves to another ledger or has moved.
+-- or elsewhere and where the source stands; or moving, if a collection moves to another ledger or has moved; or rolled,
+-- if a partition by time takes no more lines.
 local FIRST, STEP = 26, 5
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
@@ -40,6 +41,7 @@ end
 local writes, concerned = string.match(ARGV[25], '^(%a) (.*)$')
 for name in string.gmatch(concerned or '', '%S+') do
   if shut('n:' .. name, writes == 'w') then return no('moving') end
+  if kind == 'ingest_lines' and has_rolled(name) then return no('rolled') end
 end
 if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then return no('nohook') end
 for n = 0, staged and count - 1 or -1 do

@@ -1,9 +1,11 @@
 -- Reserves numbers for lines of a stream, which is made if it is new. ARGV: collection as users know it, labels as
 -- JSON with sorted keys, lines, most streams. Returns the uid of its lines, the stream and the first number; or why not.
 -- A stream is stored as a check of all that follows and of the labels, its number, and that of its next line. A line
--- that got a number twice would be lost, so a flipped bit of it is corrected first.
+-- that got a number twice would be lost, so a flipped bit of it is corrected first. Streams of a partition by time are
+-- numbered from its own number times P.streams on, so that a line's number is of one partition.
 if read_only() then return 'read_only' end
 if shut('n:' .. ARGV[1], true) then return 'moving' end
+if has_rolled(ARGV[1]) then return 'rolled' end
 local own = redis.call('HGET', K.aliases, ARGV[1]) or ARGV[1]
 local uid = lines_uid(own)
 if not uid then return 'unknown' end
@@ -27,13 +29,14 @@ local function corrected(value)
 end
 
 local found = redis.call('HGET', streams, labels)
-local stream, first = redis.call('HLEN', streams), 0
+local number = tonumber(string.match(ARGV[1], '%.(%d+)$') or 0)
+local stream, first = redis.call('HLEN', streams) + number * P.streams, 0
 if found then
   stream, first = read(found)
   if not stream then stream, first = corrected(found) end
   if not stream then return 'damaged' end
   stream, first = tonumber(stream), tonumber(first)
-elseif stream >= tonumber(ARGV[4]) then
+elseif stream - number * P.streams >= tonumber(ARGV[4]) then
   return 'crowded'
 end
 redis.call('HSET', streams, labels, stored(string.format('%.0f %.0f', stream, first + tonumber(ARGV[3]))))

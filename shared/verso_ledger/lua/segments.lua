@@ -3,6 +3,14 @@
 -- The uid of the lines of a collection by its own name; nil if it is gone.
 local function lines_uid(own) return born(redis.call('HGET', K.uids, own)) end
 
+-- Whether a collection, by the name that users know, is a partition by time that takes no more lines: those that were
+-- accepted before are stored. Only names of partitions have a dot.
+local function has_rolled(name)
+  if not string.find(name, '.', 1, true) then return false end
+  local uid = lines_uid(redis.call('HGET', K.aliases, name) or name)
+  return uid and redis.call('HEXISTS', K.log .. uid, 'rolled') == 1
+end
+
 local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
 
 -- Adds to a counter of a log collection. A damaged one starts at zero, and the scrub counts again.

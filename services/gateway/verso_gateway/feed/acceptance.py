@@ -32,8 +32,9 @@ from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_ledger import AsyncLedger, Ledgers, NewJob
+from verso_ledger.ledgers import rolled
 from verso_ledger.ledgers.answers import every_answer
-from verso_ledger.models import IdentityKnown
+from verso_ledger.models import IdentityKnown, PartitionRolled
 from verso_ledger.names import new_job_id
 
 Identity = tuple[str, bytes]
@@ -137,16 +138,17 @@ class Acceptance:
         Raises:
             QueueFull: there was no room in time; nothing was accepted.
             LedgerUnavailable: the ledger did not answer in time.
-            CollectionBusy: a collection moves to another ledger, and that did not end in time.
+            CollectionBusy: a collection moves to another ledger, or the partition that takes its
+                lines has rolled over, and that did not end in time.
             VersoError: a collection is gone, or has as many streams as it may.
         """
+        until_s = asyncio.get_running_loop().time() + hold_s
         if not self._ledgers.several:
-            return await self._accept(tenant, self._ledgers.home, batch, hold_s=hold_s)
+            return await self._rolling(tenant, self._ledgers.home, batch, until_s=until_s)
         names = {collection for collection, _ in batch.streams}
         ledgers = {name: await self._ledgers.of_collection(name) for name in names}
         parts = batch.parted(ledgers)
         by_name = {one.name: one for one in ledgers.values()}
-        until_s = asyncio.get_running_loop().time() + hold_s
         answers = await every_answer(
             self._moving(tenant, by_name[name], part, until_s=until_s)
             for name, part in parts.items()
@@ -158,9 +160,10 @@ class Acceptance:
     ) -> frozenset[int]:
         """Take the lines of one ledger in, as :meth:`accept` does; elsewhere if they move."""
         loop = asyncio.get_running_loop()
-        left_s = max(0.0, until_s - loop.time())
         try:
-            return await self._accept(tenant, ledger, batch, hold_s=left_s)
+            return await self._rolling(tenant, ledger, batch, until_s=until_s)
+        except PartitionRolled:
+            raise
         except CollectionBusy:
             left_s = until_s - loop.time()
             if left_s <= _AGAIN_S:
@@ -168,6 +171,27 @@ class Acceptance:
         names = {collection for collection, _ in batch.streams}
         await self._ledgers.await_served(names, until=time.monotonic() + left_s)
         return await self.accept(tenant, batch, hold_s=max(0.0, until_s - loop.time()))
+
+    async def _rolling(
+        self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float
+    ) -> frozenset[int]:
+        """Take the lines of one ledger in; where a partition has rolled over, in the next one."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await self._accept(tenant, ledger, batch, hold_s=max(0.0, until_s - loop.time()))
+        except PartitionRolled:
+            if until_s - loop.time() <= _AGAIN_S:
+                raise
+        await self._ledgers.collections()
+        after: dict[str, str] = {}
+        for name in {name for name, _ in batch.streams}:
+            following = rolled.following(self._ledgers.partitioned, name)
+            if following is not None and await ledger.has_rolled(name):
+                after[name] = following
+        if not after:
+            await asyncio.sleep(_AGAIN_S)
+        renamed = batch.renamed(after)
+        return await self.accept(tenant, renamed, hold_s=max(0.0, until_s - loop.time()))
 
     async def _accept(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, hold_s: float
@@ -238,7 +262,7 @@ class Acceptance:
                 continue
             except (QueueFull, LedgerUnavailable) as error:
                 taken = await _held(taken, error)
-            except (BodyTooLarge, CollectionBusy):
+            except (BodyTooLarge, CollectionBusy):  # a partition that has rolled, too
                 if len(taken) == 1:
                     raise
                 for one in taken:
@@ -269,11 +293,29 @@ class Acceptance:
             rows = list(hashes)
             for start in range(0, len(rows), _ASKED):
                 part = rows[start : start + _ASKED]
-                known = await ledger.known_identities(
-                    {collection: part}, identity_s=self._identity_s
+                found.update(
+                    (collection, part[position])
+                    for position in await self._known_here(ledger, collection, part)
                 )
-                found.update((collection, part[position]) for position in known)
         return frozenset(found)
+
+    async def _known_here(
+        self, ledger: AsyncLedger, collection: str, part: list[bytes]
+    ) -> set[int]:
+        """Return the positions of identities that a collection knows.
+
+        Those of a partition by time are also what partitions before it know that rolled lately.
+        """
+        notes, kept_s = self._ledgers.partitioned, 2.0 * self._identity_s
+        asked: dict[AsyncLedger, dict[str, list[bytes]]] = {ledger: {collection: part}}
+        for one in rolled.before(notes, collection, within_s=kept_s):
+            its = await self._ledgers.of_collection(one)
+            asked.setdefault(its, {})[one] = part
+        answers = await every_answer(
+            its.known_identities(hashes, identity_s=self._identity_s)
+            for its, hashes in asked.items()
+        )
+        return {position % len(part) for known in answers for position in known}
 
     async def _job(
         self, tenant: str, ledger: AsyncLedger, streams: Mapping[StreamKey, StreamLines]

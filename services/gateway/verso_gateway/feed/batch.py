@@ -68,6 +68,13 @@ class Batch:
     identified: bool = False
     repeated: set[int] = field(default_factory=set)
 
+    def renamed(self, names: Mapping[str, str]) -> Batch:
+        """Return the lines with other names of their collections, where there is one."""
+        streams = {
+            (names.get(name, name), labels): one for (name, labels), one in self.streams.items()
+        }
+        return Batch(streams, self.size_bytes, self.identified, self.repeated)
+
     def parted(self, ledgers: Mapping[str, AsyncLedger]) -> dict[str, Batch]:
         """Return the lines by the name of the ledger that takes them in.
 

@@ -30,10 +30,12 @@ class SourcePart:
 
     def moved(self, tenant: str, uid: str) -> Moved:
         """Return what the ledger does with it; sources of tenants and collections are apart."""
+        return Moved(uid, self.hashed(tenant), self.begin, self.end)
+
+    def hashed(self, tenant: str) -> bytes:
+        """Return the hash that the ledger knows the source by, 16 bytes."""
         name = f"{tenant}\0{self.name}".encode()
-        return Moved(
-            uid, hashlib.blake2b(name, digest_size=_HASH_BYTES).digest(), self.begin, self.end
-        )
+        return hashlib.blake2b(name, digest_size=_HASH_BYTES).digest()
 
 
 def source_part(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from fastapi import Request
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Collection, Kind, NoItem
+from verso_core.jobs import Collection, CollectionKind, Kind, NoItem
+from verso_core.jobs.collections import partition_name
 from verso_core.jobs.documents import (
     MAX_FACET_DOCUMENTS,
     Counted,
@@ -37,9 +38,43 @@ async def listed(request: Request, collection: Collection, params: ListParams) -
     Raises:
         RequestInvalid: the cursor is none of a list in this order.
     """
+    if collection.kind is CollectionKind.LOGS and params.order is Order.ID:
+        return await _by_line(request, collection, params)
     _ = params.page_end  # raises before any partition is asked
     ended = await scatter.every(request, collection, _job(request, Kind.LIST, params))
     return joined_pages([responses.sole(one) for one in ended], params)
+
+
+async def _by_line(request: Request, collection: Collection, params: ListParams) -> DocumentPage:
+    """Return a page of lines by id: of one partition after the other, as lines are numbered.
+
+    Raises:
+        RequestInvalid: the cursor is none of this list.
+    """
+    state = collection.parted
+    assert state is not None
+    order = sorted(state.numbers, reverse=params.descending)
+    number, dot, place = (params.cursor or f"{order[0]}.").partition(".")
+    if not dot or not (number.isascii() and number.isdigit()):
+        raise RequestInvalid("expected a cursor of this list")
+    behind = [
+        one for one in order if (one <= int(number) if params.descending else one >= int(number))
+    ]
+    if not behind:
+        return DocumentPage(documents=(), next_cursor=None)
+    own = params.model_copy(
+        update={
+            "collection": partition_name(collection.name, behind[0]),
+            "cursor": (place or None) if behind[0] == int(number) else None,
+        }
+    )
+    _ = own.page_end
+    job = responses.job_of_one(request, Kind.LIST, own, NoItem())
+    page: DocumentPage = responses.sole(await responses.finish(request, job))
+    if page.next_cursor is not None:
+        return page.model_copy(update={"next_cursor": f"{behind[0]}.{page.next_cursor}"})
+    following = f"{behind[1]}." if len(behind) > 1 else None
+    return page.model_copy(update={"next_cursor": following})
 
 
 def joined_pages(parts: Sequence[DocumentPage], params: ListParams) -> DocumentPage:

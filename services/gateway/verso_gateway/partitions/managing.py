@@ -6,12 +6,19 @@ deleted, is not served, and the request may be repeated until it has ended.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
 
-from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupported
+from verso_core.errors import (
+    CollectionBusy,
+    CollectionExists,
+    CollectionUnknown,
+    KindUnsupported,
+)
 from verso_core.jobs import Collection, CollectionKind, CollectionRequest, Kind, NoItem
 from verso_core.jobs.collections import (
     CodecShare,
@@ -21,10 +28,12 @@ from verso_core.jobs.collections import (
     CollectionName,
     CollectionParams,
     Kept,
+    LineStatistics,
     Partitioned,
     Stage,
     Statistics,
-    partition_names,
+    TimePart,
+    partition_name,
 )
 from verso_gateway import responses
 from verso_gateway.access import caller_of
@@ -37,6 +46,8 @@ _SUMS = (
     *("bytes_terms", "bytes_patches", "bytes_entries", "fits"),
 )
 _SHARED = "bytes_tables"
+_MAKING_S = 10.0
+_AGAIN_S = 0.1
 
 
 async def create(
@@ -50,14 +61,16 @@ async def create(
         NotReady: not all partitions were made in time; the request may be repeated.
     """
     name, context = checked.name, context_of(request)
-    if checked.kind is CollectionKind.LOGS:
-        raise KindUnsupported("expected a collection of documents: of log lines there is no id")
+    _check_kind(checked)
     if name == DEFAULT:
         raise CollectionExists(f"the workers make {name!r}, without partitions")
-    state = await _claimed(request, name, checked.partitions, owner)
-    names = partition_names(name, checked.partitions)
+    state = await _claimed(request, checked, owner)
+    names = [partition_name(name, number) for number in state.every_number]
+    if state.rollover is not None:
+        names = [partition_name(name, state.writing)]
     await context.ledgers.place_apart(names)
-    given = {one: getattr(checked, one) for one in checked.model_fields_set - {"partitions"}}
+    kept = checked.model_fields_set - {"partitions", "rollover"}
+    given = {one: getattr(checked, one) for one in kept}
 
     def job(own: str) -> NewJob:
         params = CollectionParams(**{**given, "name": own}, owner=owner)
@@ -66,31 +79,50 @@ async def create(
     ended = await scatter.each(request, names, job)
     if state.stage is Stage.MAKING:
         live = state.model_copy(update={"stage": Stage.LIVE})
-        await context.ledgers.home.placements.note(name, live)
+        if state.rollover is not None:
+            live = live.changed(0, stage=Stage.LIVE, since=time.time())
+        await context.ledgers.home.placements.step(name, state, live)
         context.collections.forget(name)
-    return _named(responses.sole(ended[0]), name, checked.partitions)
+        state = live
+    return _named(responses.sole(ended[0]), name, state)
 
 
-async def _claimed(request: Request, name: str, partitions: int, owner: str | None) -> Partitioned:
+def _check_kind(checked: CollectionRequest) -> None:
+    """Check that documents are spread by their ids, and log lines by time.
+
+    Raises:
+        KindUnsupported: it is the other way round.
+    """
+    logs = checked.kind is CollectionKind.LOGS
+    if logs and checked.partitions > 1:
+        raise KindUnsupported("expected rollover for a collection of kind logs: lines have no ids")
+    if not logs and checked.rollover is not None:
+        raise KindUnsupported("expected partitions for a collection of documents, not rollover")
+
+
+async def _claimed(request: Request, checked: CollectionRequest, owner: str | None) -> Partitioned:
     """Note that a collection is being made, unless it is noted.
 
     Raises:
         CollectionExists: another one has the name.
     """
-    context = context_of(request)
+    context, name = context_of(request), checked.name
     known = {one.name: one for one in await context.collections.list()}
-    if name in known and known[name].partitions == 1:
+    if name in known and known[name].parted is None:
         raise CollectionExists(f"{name!r} exists without partitions")
-    state = Partitioned(partitions=partitions, owner=owner)
+    rule = None if checked.rollover is None else checked.rollover.rule
+    first = () if rule is None else (TimePart(number=0, since=time.time()),)
+    state = Partitioned(partitions=checked.partitions, owner=owner, rollover=rule, parts=first)
     while not await context.ledgers.home.placements.note(name, state, new=True):
         await context.collections.list()
         found = context.ledgers.partitioned.get(name)
         if found is None:
             continue  # it has just been deleted
         check_noted(found, name)
-        if (found.partitions, found.owner) != (partitions, owner):
+        there = found.partitions, found.rollover, found.owner
+        if there != (checked.partitions, rule, owner):
             raise CollectionExists(
-                f"{name!r} exists with {found.partitions} partitions, not {partitions}"
+                f"{name!r} exists with other partitions: {found.rollover or found.partitions}"
             )
         return found
     return state
@@ -109,14 +141,33 @@ def check_noted(found: Partitioned | None, name: str) -> None:
 async def change(
     request: Request, collection: Collection, params: CollectionChangeParams
 ) -> CollectionInfo:
-    """Change the settings of all partitions."""
+    """Change the settings of all partitions, and of those that are made meanwhile.
+
+    Raises:
+        CollectionBusy: one is being made, and that did not end in time.
+    """
 
     def job(name: str) -> NewJob:
         own = params.model_copy(update={"name": name})
         return responses.job_of_one(request, Kind.COLLECTION_CHANGE, own, NoItem())
 
-    ended = await scatter.every(request, collection, job)
-    return _named(responses.sole(ended[0]), collection.name, collection.partitions)
+    known, name = context_of(request).collections, collection.name
+    changed: dict[str, CollectionInfo] = {}
+    until = time.monotonic() + _MAKING_S
+    while True:
+        names = [one for one in scatter.names_of(collection) if one not in changed]
+        ended = await scatter.each(request, names, job)
+        changed |= dict(zip(names, map(responses.sole, ended), strict=True))
+        known.forget(name)
+        collection = await known.get(name)
+        state = collection.parted
+        assert state is not None
+        making = any(one.stage is Stage.MAKING for one in state.parts)
+        if not making and changed.keys() >= {*scatter.names_of(collection)}:
+            return _named(changed[scatter.names_of(collection)[-1]], name, state)
+        if time.monotonic() > until:
+            raise CollectionBusy("a partition is being made; repeat the change")
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def delete(request: Request, name: str) -> CollectionDeleted | None:
@@ -134,11 +185,16 @@ async def delete(request: Request, name: str) -> CollectionDeleted | None:
     if not caller_of(request).sees(name, owner=state.owner):
         raise CollectionUnknown(f"no collection {name!a}")
     placements = context.ledgers.home.placements
-    if state.stage is not Stage.DELETING:
-        await placements.note(name, state.model_copy(update={"stage": Stage.DELETING}))
-        context.collections.forget(name)
+    while state.stage is not Stage.DELETING:
+        deleting = state.model_copy(update={"stage": Stage.DELETING})
+        if await placements.step(name, state, deleting):
+            break
+        await context.ledgers.collections()  # the keeper has changed it
+        state = context.ledgers.partitioned.get(name, deleting)
+    context.collections.forget(name)
+    await _made(request, name, state)
     held = await context.ledgers.collections()
-    names = partition_names(name, state.partitions)
+    names = [partition_name(name, number) for number in state.every_number]
     for one in names:
         if one not in held:  # deleted before, unless its ledger is away
             await context.ledgers.check_answers(one)
@@ -151,6 +207,17 @@ async def delete(request: Request, name: str) -> CollectionDeleted | None:
     await placements.forget(name)
     await context.collections.list()
     return CollectionDeleted(name=name)
+
+
+async def _made(request: Request, name: str, state: Partitioned) -> None:
+    """Have partitions made that the keeper has asked for: what is made later would be left over."""
+    making = [one.number for one in state.parts if one.stage is Stage.MAKING]
+
+    def job(own: str) -> NewJob:
+        params = CollectionParams(name=own, kind=CollectionKind.LOGS, owner=state.owner)
+        return responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
+
+    await scatter.each(request, [partition_name(name, number) for number in making], job)
 
 
 async def stats(request: Request, collection: Collection) -> Statistics:
@@ -177,6 +244,12 @@ def joined_stats(parts: Sequence[Statistics], collection: Collection) -> Statist
     update["generations"] = tuple(one for part in parts for one in part.generations)
     update["kept"] = _kept([part.kept for part in parts if part.kept is not None])
     update |= {"name": collection.name, "partitions": collection.partitions}
+    if any(part.lines is not None for part in parts):
+        held = [part.lines or LineStatistics(lines=0) for part in parts]
+        sums = {one: sum(getattr(row, one) for row in held) for one in LineStatistics.model_fields}
+        update["lines"] = LineStatistics(**sums)
+    if collection.parted is not None and collection.parted.rollover is not None:
+        update["rollover"] = collection.parted.rollover
     return parts[0].model_copy(update=update)
 
 
@@ -193,5 +266,8 @@ def _kept(parts: Sequence[Kept]) -> Kept | None:
     return Kept(**total)
 
 
-def _named(info: CollectionInfo, name: str, partitions: int) -> CollectionInfo:
-    return info.model_copy(update={"name": name, "partitions": partitions})
+def _named(info: CollectionInfo, name: str, state: Partitioned) -> CollectionInfo:
+    update: dict[str, Any] = {"name": name, "partitions": len(state.numbers)}
+    if state.rollover is not None:
+        update["rollover"] = state.rollover
+    return info.model_copy(update=update)

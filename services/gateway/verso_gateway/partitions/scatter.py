@@ -9,7 +9,8 @@ from fastapi import Request
 
 from verso_core.errors import PartitionedUnsupported
 from verso_core.jobs import Collection, Item, Rejected, Result
-from verso_core.jobs.collections import partition_names, partition_of
+from verso_core.jobs.collections import STREAMS, partition_name, partition_of
+from verso_core.jobs.lines import line_place
 from verso_gateway import headers, responses, views
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob
@@ -21,15 +22,25 @@ ByName = Callable[[str], NewJob]
 
 
 def holder(collection: Collection, document: str) -> str:
-    """Return the name of the partition that has a document; of the collection if it has none."""
-    if collection.partitions == 1:
+    """Return the name of the partition that has a document; of the collection if it has none.
+
+    Of partitions by time the number of a line's stream tells it.
+    """
+    state = collection.parted
+    if state is None:
         return collection.name
-    return f"{collection.name}.{partition_of(document, collection.partitions)}"
+    if state.rollover is None:
+        return partition_name(collection.name, partition_of(document, collection.partitions))
+    place = line_place(document)
+    number = state.writing if place is None else place[0] // STREAMS
+    known = number if number in state.numbers else state.writing
+    return partition_name(collection.name, known)
 
 
 def names_of(collection: Collection) -> list[str]:
     """Return the names of a collection's partitions."""
-    return partition_names(collection.name, collection.partitions)
+    assert collection.parted is not None
+    return [partition_name(collection.name, number) for number in collection.parted.numbers]
 
 
 def check_no_webhook(request: Request) -> None:

@@ -17,17 +17,28 @@ from typing import TypeVar, cast
 from fastapi import Request
 
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Collection, Kind, SearchItem, SearchMode, SearchParams
+from verso_core.jobs import Collection, CollectionKind, Kind, SearchItem, SearchMode, SearchParams
+from verso_core.jobs.collections import number_of_partition
 from verso_core.jobs.heads.answer import Answered, AnswerItem, AnswerParams, AnswerPart
 from verso_core.jobs.models import OpenModel
-from verso_core.jobs.reconstruct import RecordsItem, RecordsParams, StoredRecords
+from verso_core.jobs.reconstruct import (
+    ReconstructItem,
+    ReconstructParams,
+    RecordsItem,
+    RecordsParams,
+    StoredRecords,
+    StoredText,
+)
 from verso_core.jobs.search import DENSE_SHARE, Found, Hit, Hits, Scale, Words
 from verso_gateway import responses
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import scatter
+from verso_gateway.partitions.logs.spans import statement_id
 from verso_ledger import NewJob
 
 M = TypeVar("M", bound=OpenModel)
+LINES_SHOWN = 3
+"""Newest lines that a hit of a log collection has."""
 
 
 async def found(
@@ -38,14 +49,15 @@ async def found(
     Raises:
         DocumentUnknown: there is no record of the id that is named.
     """
-    item = await _with_vector(request, collection, item)
+    by_id = collection.kind is not CollectionKind.LOGS
+    item = await (_with_vector if by_id else _with_text)(request, collection, item)
     scored = params.rerank_from if params.rerank else 0
     asked = params.model_copy(
         update={"limit": max(params.limit, scored), "explain": True, "collection": ""}
     )
 
     words: dict[str, dict[str, float]] = {}
-    if params.mode in (SearchMode.SPARSE, SearchMode.HYBRID):
+    if by_id and params.mode in (SearchMode.SPARSE, SearchMode.HYBRID):
         words = await _rarities(request, collection, params, item)
 
     def job(name: str) -> NewJob:
@@ -54,7 +66,10 @@ async def found(
         return responses.job_of_one(request, Kind.SEARCH, own, item)
 
     ended = await scatter.every(request, collection, job)
-    hits = ranked([responses.sole(one) for one in ended], params)
+    parts: list[Hits] = [responses.sole(one) for one in ended]
+    if not by_id:
+        parts = [_numbered(*one) for one in zip(scatter.names_of(collection), parts, strict=True)]
+    hits = ranked(parts, params)
     return Found(
         job_id=ended[0].record.job_id,
         collection=collection.name,
@@ -97,12 +112,58 @@ def ranked(parts: Sequence[Hits], params: SearchParams) -> list[Hit]:
         params: of the search.
     """
     hits = [hit for part in parts for hit in part.hits]
-    if params.mode is SearchMode.HYBRID:
-        hits = _rescaled(hits)
-    hits.sort(key=lambda hit: (-hit.score, hit.id))
+    if params.mode is SearchMode.HYBRID:  # statements and records beside them have two scales
+        statements = [hit for hit in hits if hit.statement is not None]
+        hits = _rescaled(statements) + _rescaled([hit for hit in hits if hit.statement is None])
+    if not params.lines:
+        hits = _by_statement(hits)
+    hits.sort(key=_best_first)
     if params.rerank:
         hits = _reranked(hits, params)
     return hits[: params.limit]
+
+
+def _numbered(name: str, part: Hits) -> Hits:
+    """Return the hits of a partition by time with the ids that its statements have outside it."""
+    number = number_of_partition(name)
+    hits = (
+        hit
+        if hit.statement_id is None
+        else hit.model_copy(update={"statement_id": statement_id(number, hit.statement_id)})
+        for hit in part.hits
+    )
+    return part.model_copy(update={"hits": tuple(hits)})
+
+
+def _by_statement(hits: Sequence[Hit]) -> list[Hit]:
+    """Return hits with those of one statement joined: partitions of log lines each have their own.
+
+    The joined one is that with the newest line, with the best score, and the lines of all.
+    """
+    found: list[Hit] = []
+    by_text: dict[str, list[Hit]] = {}
+    for hit in hits:
+        if hit.statement is None:
+            found.append(hit)
+        else:
+            by_text.setdefault(hit.statement, []).append(hit)
+    for every in by_text.values():
+        same = [hit for hit in every if _has_values(hit)] or every
+        newest = max(same, key=lambda hit: hit.last_seen or hit.time or 0.0)
+        if len(same) == 1:
+            found.append(newest)
+            continue
+        lines = [line for hit in same for line in hit.lines]
+        lines.sort(key=lambda line: line.time or "", reverse=True)
+        first = [hit.first_seen for hit in same if hit.first_seen is not None]
+        update = {
+            "score": max(hit.score for hit in same),
+            "count": sum(hit.count or 0 for hit in same),
+            "first_seen": min(first, default=None),
+            "lines": tuple(lines[: len(newest.lines) or LINES_SHOWN]),
+        }
+        found.append(newest.model_copy(update=update))
+    return found
 
 
 def _rescaled(hits: Sequence[Hit]) -> list[Hit]:
@@ -119,7 +180,7 @@ def _rescaled(hits: Sequence[Hit]) -> list[Hit]:
     found = []
     for hit in hits:
         told = hit.explain
-        if told is None or told.dense is None or told.sparse is None:
+        if told is None or told.dense is None or told.sparse is None or _has_values(hit):
             found.append(hit)
             continue
         near = (told.dense - scale.lowest) / (spread or 1.0)
@@ -128,6 +189,17 @@ def _rescaled(hits: Sequence[Hit]) -> list[Hit]:
         told = told.model_copy(update={"fused": score, "scale": scale})
         found.append(hit.model_copy(update={"score": score, "explain": told}))
     return found
+
+
+def _has_values(hit: Hit) -> bool:
+    """Whether log lines were found by their values: they come first, and their score is 1."""
+    return hit.explain is not None and bool(hit.explain.values)
+
+
+def _best_first(hit: Hit) -> tuple[bool, float, float, str]:
+    by_value = _has_values(hit)
+    newest = (hit.last_seen or hit.time or 0.0) if by_value else 0.0
+    return not by_value, -hit.score, -newest, hit.id
 
 
 def _reranked(hits: list[Hit], params: SearchParams) -> list[Hit]:
@@ -161,6 +233,20 @@ def _spread(values: Sequence[float]) -> list[float]:
     low = min(values, default=0.0)
     spread = max(values, default=0.0) - low
     return [(value - low) / (spread or 1.0) for value in values]
+
+
+async def _with_text(request: Request, collection: Collection, item: SearchItem) -> SearchItem:
+    """Return a query by the text of the line that an item names: its partition alone knows it.
+
+    Raises:
+        DocumentUnknown: there is no such line.
+    """
+    if item.id is None:
+        return item
+    params = ReconstructParams(collection=scatter.holder(collection, item.id))
+    job = responses.job_of_one(request, Kind.RECONSTRUCT, params, ReconstructItem(item.id))
+    stored: StoredText = responses.sole(await responses.finish(request, job))
+    return SearchItem(stored.data)
 
 
 async def _with_vector(request: Request, collection: Collection, item: SearchItem) -> SearchItem:

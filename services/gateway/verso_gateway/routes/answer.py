@@ -74,7 +74,7 @@ async def answer(request: Request) -> Response:
     item = AnswerItem.of(texts)
     stream = checked.stream or _SSE in request.headers.get("accept", "")
     params = checked.params().model_copy(update={"stream": stream})
-    if collection is not None and collection.partitions > 1:
+    if collection is not None and collection.parted is not None:
         ended = await partitioned.answered(request, collection, params, item)
         if not stream:
             return responses.json_response(_body(ended))

@@ -98,7 +98,7 @@ async def _respond(
 
     if params.collection is not None:
         found = await collection_of(request, params.collection, partitioned=True)
-        if found.partitions > 1:
+        if found.parted is not None:
             ended = await scatter.by_document(request, found, items, job_of)
             return responses.json_response(views.batch(ended))
     job = await responses.repeatable(request, job_of(params.collection, items))

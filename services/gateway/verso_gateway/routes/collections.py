@@ -63,10 +63,10 @@ async def create(request: Request) -> Response:
     """
     checked = await reading.read(request, CollectionRequest)
     owner = await _owner(request, checked)
-    if checked.partitions > 1:
+    if checked.partitions > 1 or checked.rollover is not None:
         made = await managing.create(request, checked, owner=owner)
         return responses.json_response(made, status=201)
-    given = checked.model_fields_set - {"partitions"}
+    given = checked.model_fields_set - {"partitions", "rollover"}
     params = CollectionParams(**{one: getattr(checked, one) for one in given}, owner=owner)
     job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
     job = await responses.repeatable(request, job)
@@ -82,7 +82,7 @@ async def create(request: Request) -> Response:
 async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
     found = await collection_of(request, name, partitioned=True, partition=True)
-    if found.partitions > 1:
+    if found.parted is not None:
         return responses.json_response(await managing.stats(request, found))
     return await _about(request, Kind.STATS, name)
 
@@ -104,7 +104,7 @@ async def change(request: Request, name: str) -> Response:
     checked = await reading.read(request, CollectionChange)
     given = {field: getattr(checked, field) for field in checked.model_fields_set}
     params = CollectionChangeParams(name=name, **given)
-    if found.partitions > 1:
+    if found.parted is not None:
         changed = await managing.change(request, found, params)
         known.forget(name)
         return responses.json_response(changed)
@@ -166,12 +166,12 @@ async def documents(
             limit=min(limit, MAX_LISTED),
             cursor=cursor,
         )
-        if collection.partitions > 1:
+        if collection.parted is not None:
             listed = await partitioned.listed(request, collection, params)
             return responses.json_response(listed)
         ended = await responses.finish(request, await list_job(request, params))
         return responses.json_response(responses.sole(ended))
-    if collection.partitions > 1:
+    if collection.parted is not None:
         found = await partitioned.page(request, collection, cursor=cursor, limit=limit)
         return responses.json_response(found)
     ledgers = context_of(request).ledgers
@@ -211,9 +211,9 @@ async def _owner(request: Request, checked: CollectionRequest) -> str | None:
         raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
     known = {one.name: one for one in await context_of(request).collections.list()}
     noted = context_of(request).ledgers.partitioned.get(name)
-    if noted is not None and checked.partitions == 1:
+    if noted is not None and checked.partitions == 1 and checked.rollover is None:
         managing.check_noted(noted, name)
-        raise CollectionExists(f"{name!r} exists with {noted.partitions} partitions, not 1")
+        raise CollectionExists(f"{name!r} exists with partitions")
     if name not in known:  # the workers make the default one, for all
         return None if name == DEFAULT else caller.owner
     owner = known[name].owner

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
-from verso_core.errors import KindUnsupported, RequestInvalid
+from verso_core.errors import KindUnsupported, PartitionedUnsupported, RequestInvalid
 from verso_core.jobs import Collection, CollectionKind, Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
@@ -35,6 +35,7 @@ from verso_gateway.extract.pool import File
 from verso_gateway.feed.source import SourcePart, source_part
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import writing
 from verso_gateway.partitions.scatter import check_no_webhook
 from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
 from verso_ledger import AsyncLedger
@@ -141,7 +142,7 @@ async def _ingest_rows(
         )
         lines = [part for part in texts if part]
         if lines and None not in texts:
-            return await _respond_lines(request, name, label, lines, fingerprint, times=times)
+            return await _respond_lines(request, found, label, lines, fingerprint, times=times)
         chunks = _each(parts)
     await upload.read_lines(chunks)
     return await _respond_documents(request, upload, fingerprint)
@@ -184,7 +185,11 @@ async def _ingest_file(request: Request, name: str, fields: FileFields) -> Respo
 
 def _upload(request: Request, collection: Collection) -> Upload:
     limit = context_of(request).settings.upload_limit_documents
-    key = key_of(request) if collection.partitions > 1 else None
+    if collection.kind is CollectionKind.LOGS and collection.parted is not None:
+        raise PartitionedUnsupported(
+            f"expected lines, or records of a log, for {collection.name!a}: of partitions by time"
+        )
+    key = None if collection.parted is None else key_of(request)
     return Upload(
         collection.name,
         limit=limit,
@@ -219,7 +224,7 @@ async def _ingest_lines(
     request: Request, name: str, label: list[str], *, times: TimesRead, source: SourcePart | None
 ) -> Response:
     """Take lines in: they are cut at line ends, and their numbers are reserved."""
-    found = await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(
             f"expected a collection of kind logs for {PLAIN}, got {name!a}: of documents"
@@ -229,13 +234,13 @@ async def _ingest_lines(
     upload = LineUpload()
     await upload.read(_hashed(request.stream(), fingerprint))
     return await _respond_lines(
-        request, name, label, upload.finish(), fingerprint, times=times, source=source
+        request, found, label, upload.finish(), fingerprint, times=times, source=source
     )
 
 
 async def _respond_lines(
     request: Request,
-    name: str,
+    collection: Collection,
     label: list[str],
     parts: list[bytes],
     fingerprint: Fingerprint,
@@ -245,12 +250,12 @@ async def _respond_lines(
 ) -> Response:
     labels = labels_of(label)
 
-    async def at(ledger: AsyncLedger) -> Response:
+    async def at(ledger: AsyncLedger, name: str) -> Response:
         return await _respond_at(
             request, ledger, name, labels, parts, fingerprint, times=times, source=source
         )
 
-    return await context_of(request).ledgers.at(name, at)
+    return await writing.written(request, collection, at)
 
 
 async def _respond_at(
@@ -264,12 +269,13 @@ async def _respond_at(
     times: TimesRead,
     source: SourcePart | None,
 ) -> Response:
-    """Take lines in at the ledger of their collection.
+    """Take lines in at the ledger of their collection, or of the partition that takes them.
 
     Raises:
-        CollectionBusy: it moves to another one.
+        CollectionBusy: it moves to another one, or has rolled over.
     """
     count = sum(map(lines_in, parts))
+    await writing.check_source(request, ledger, name, source)
     place = await ledger.reserve(name, labels, count)
     slices = await reading.off_loop(
         sum(map(len, parts)),

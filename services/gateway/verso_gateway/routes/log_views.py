@@ -26,8 +26,9 @@ from verso_core.jobs.models import ItemResult
 from verso_gateway import openapi, responses
 from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions.logs import views
+from verso_gateway.partitions.logs.spans import waiting_of
 from verso_gateway.routes.logs import log_collection
 
 router = guarded("logs")
@@ -185,9 +186,11 @@ async def _answered(
     request: Request, kind: Kind, asked: LinesWhere, params: WhereParams
 ) -> Response:
     """Answer with a job's result, and how many accepted lines are not stored yet."""
-    await log_collection(request, asked.collection)
-    ledger = await context_of(request).ledgers.of_collection(asked.collection)
-    waiting = await ledger.waiting.of(asked.collection)
+    collection = await log_collection(request, asked.collection)
+    waiting = await waiting_of(request, collection)
+    if collection.parted is not None:
+        whole: ItemResult = await views.found(request, collection, kind, params)
+        return responses.json_response(whole.public() | {"waiting": waiting.public()})
     job = responses.job_of_one(request, kind, params, NoItem())
 
     def body(ended: Ended) -> dict[str, Any]:

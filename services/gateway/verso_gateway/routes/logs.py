@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import KindUnsupported, VersoError, error_body
-from verso_core.jobs import CollectionKind, Kind, NoItem
+from verso_core.jobs import Collection, CollectionKind, Kind, NoItem
 from verso_core.jobs.lines import (
     LineRow,
     LinesPage,
@@ -22,7 +23,8 @@ from verso_gateway import openapi, responses
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
-from verso_gateway.context import context_of
+from verso_gateway.partitions.logs import lines
+from verso_gateway.partitions.logs.spans import waiting_of
 
 router = guarded("logs")
 
@@ -48,27 +50,33 @@ async def query(request: Request) -> Response:
     middle ends NDJSON with a row that has an ``error``, and breaks the connection with ``raw``.
     """
     checked = await reading.read(request, LinesRequest)
-    await log_collection(request, checked.collection)
-    checked.check_cursor()
-    ledger = await context_of(request).ledgers.of_collection(checked.collection)
-    waiting = await ledger.waiting.of(checked.collection)
-    first = await _page(request, checked.params())
+    collection = await log_collection(request, checked.collection)
+    if collection.parted is None:
+        checked.check_cursor()
+        params, page = checked.params(), partial(_page, request)
+    else:
+        params = await lines.asked(request, collection, checked)
+        page = partial(lines.page, request, collection)
+    waiting = await waiting_of(request, collection)
+    first = await page(params)
     return StreamingResponse(
-        _stream(request, checked, first, waiting),
+        _stream(checked, params, first, page, waiting),
         media_type=BYTES if checked.raw else NDJSON,
         headers=waiting_headers(waiting),
     )
 
 
-async def log_collection(request: Request, name: str) -> None:
-    """Check that a collection is there for the caller to see, and holds log lines.
+async def log_collection(request: Request, name: str) -> Collection:
+    """Return a collection of log lines that the caller may see; it may have partitions by time.
 
     Raises:
         CollectionUnknown: there is none of this name, or it is not for the caller to see.
         KindUnsupported: it is of another kind.
     """
-    if (await collection_of(request, name)).kind is not CollectionKind.LOGS:
+    found = await collection_of(request, name, partitioned=True)
+    if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {name!a}")
+    return found
 
 
 def waiting_headers(waiting: Waiting) -> dict[str, str]:
@@ -86,10 +94,14 @@ async def _page(request: Request, params: LinesParams) -> LinesPage:
 
 
 async def _stream(
-    request: Request, asked: LinesRequest, page: LinesPage, waiting: Waiting
+    asked: LinesRequest,
+    params: LinesParams,
+    page: LinesPage,
+    make: Callable[[LinesParams], Coroutine[Any, Any, LinesPage]],
+    waiting: Waiting,
 ) -> AsyncIterator[bytes]:
     """Yield page after page; the next one is made while one is sent."""
-    sent, params = 0, asked.params()
+    sent, ends_open = 0, False
     following: asyncio.Task[LinesPage] | None = None
     try:
         while True:
@@ -98,9 +110,10 @@ async def _stream(
             if not ends:
                 left = asked.limit - sent if asked.limit else 0
                 fields = dict(params) | {"cursor": page.next_cursor, "limit": left}
-                following = asyncio.create_task(_page(request, LinesParams(**fields)))
+                following = asyncio.create_task(make(LinesParams(**fields)))
             if page.data:
-                yield page.data
+                yield b"\n" + page.data if ends_open else page.data
+                ends_open = not page.data.endswith(b"\n")  # the last line of a partition
             if following is None:
                 last = _last_row(page.next_cursor, waiting)
                 if last and not asked.raw:

@@ -52,7 +52,7 @@ async def query(request: Request, name: str) -> Response:
     """
     checked = await reading.read(request, ListRequest)
     found = await collection_of(request, name, partitioned=True)
-    if found.partitions > 1:
+    if found.parted is not None:
         listed = await partitioned.listed(request, found, checked.params(name))
         return responses.json_response(listed)
     job = await responses.repeatable(request, await list_job(request, checked.params(name)))
@@ -81,7 +81,7 @@ async def count(request: Request, name: str) -> Response:
     checked = await reading.read(request, CountRequest)
     params = CountParams(collection=name, filter=checked.filter)
     found = await collection_of(request, name, partitioned=True)
-    if found.partitions > 1:
+    if found.parted is not None:
         return responses.json_response(await partitioned.counted(request, found, params))
     job = await responses.repeatable(request, await _reading(request, Kind.COUNT, params, name))
     return await responses.respond(request, job, body=responses.sole)
@@ -103,7 +103,7 @@ async def facets(request: Request, name: str) -> Response:
     checked = await reading.read(request, FacetsRequest)
     params = checked.params(name)
     found = await collection_of(request, name, partitioned=True)
-    if found.partitions > 1:
+    if found.parted is not None:
         return responses.json_response(await partitioned.facets(request, found, params))
     job = await responses.repeatable(request, await _reading(request, Kind.FACETS, params, name))
     return await responses.respond(request, job, body=responses.sole)
@@ -124,12 +124,12 @@ async def delete(request: Request, name: str) -> Response:
     """
     checked = await reading.read(request, DeleteMatchingRequest)
     found = await collection_of(request, name, partitioned=True)
-    names = names_of(found) if found.partitions > 1 else [name]
+    names = names_of(found) if found.parted is not None else [name]
     parts = {one: await _parts(request, one, checked) for one in names}
     slices = [spec for own in parts.values() for spec in own]
     job = responses.job_of(request, Kind.DELETE_MATCHING, slices, queue=Queue.BULK, collection=name)
     job = await responses.repeatable(request, job)
-    if found.partitions > 1:
+    if found.parted is not None:
         check_no_webhook(request)
         job = replace(job, parts=parts)
     return await responses.respond(request, job, body=_deleted, wait_default_s=0.0)

@@ -53,7 +53,7 @@ async def reconstruct(request: Request) -> Response:
     if checked.ids is not None:
         found = await collection_of(request, checked.collection, partitioned=True)
         items = [stored_item(name, ReconstructItem) for name in checked.ids]
-        if found.partitions > 1:
+        if found.parted is not None:
             ended = await scatter.by_document(request, found, items, partial(_job, request))
             return responses.json_response(views.batch(ended))
     else:

@@ -61,7 +61,7 @@ async def search(request: Request) -> Response:
     item = _item(checked)
     collection = await collection_of(request, checked.collection, partitioned=True)
     params = checked.params(_mode(checked, collection))
-    if collection.partitions > 1:
+    if collection.parted is not None:
         found = await partitioned.found(request, collection, params, item)
         return responses.json_response(found)
     job = responses.job_of_one(request, Kind.SEARCH, params, item)

@@ -135,6 +135,11 @@ class Tail:
         self._unknown = unknown
         self._lost = 0
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next line that is looked at."""
+        return self._next
+
     async def events(
         self, *, until: Sequence[Coroutine[Any, Any, object]]
     ) -> AsyncGenerator[bytes]:

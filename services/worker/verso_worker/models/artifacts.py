@@ -168,7 +168,7 @@ class ArtifactStore:
         return self.get(artifact_of(last))
 
     def named(self, name: str | None) -> Model:
-        """Return the artifact that serves under a name; None is the current one.
+        """Return the artifact that serves under a name, or has a codec id; None is the current one.
 
         Raises:
             ModelUnknown: none does.
@@ -176,6 +176,8 @@ class ArtifactStore:
         if name is None:
             return self.current()
         known = self._now().by_name
+        if name in known.values():
+            return self.get(name)
         if name not in known:
             raise ModelUnknown(f"no artifact {name!r} serves; there are {sorted(known)}")
         return self.get(known[name])

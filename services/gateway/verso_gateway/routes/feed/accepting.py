@@ -24,6 +24,7 @@ from verso_gateway.context import context_of
 from verso_gateway.feed.batch import batch_of
 from verso_gateway.feed.records import Decoded, LogRecord
 from verso_gateway.feed.service import Feed
+from verso_gateway.partitions.writing import taking
 from verso_gateway.protocols import Protocol
 
 
@@ -131,7 +132,9 @@ def counted(request: Request, protocol: Protocol) -> Iterator[None]:
 
 
 async def _collection(request: Request, source: str, *, until_s: float) -> str:
-    """Return the name of the collection that the rules name; it is made if it is missing.
+    """Return the name of the collection that the rules name, or of its partition that takes lines.
+
+    The collection is made if it is missing.
 
     Raises:
         CollectionUnknown: no rule fits, or the collection is another caller's.
@@ -143,7 +146,7 @@ async def _collection(request: Request, source: str, *, until_s: float) -> str:
     if name is None:
         raise CollectionUnknown(f"no rule of VERSO_FEED_ROUTES fits {source[:64]!a}")
     try:
-        found = await collection_of(request, name)
+        found = await collection_of(request, name, partitioned=True)
     except CollectionUnknown:
         known = {one.name for one in await context_of(request).collections.list()}
         if name in known:
@@ -151,7 +154,7 @@ async def _collection(request: Request, source: str, *, until_s: float) -> str:
         found = await _made(request, name, until_s=until_s)
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
-    return name
+    return taking(found)
 
 
 async def _made(request: Request, name: str, *, until_s: float) -> Collection:
@@ -166,4 +169,4 @@ async def _made(request: Request, name: str, *, until_s: float) -> Collection:
         wait_s=max(0.0, until_s - time.monotonic()),
     )
     context.collections.forget(name)
-    return await collection_of(request, name)
+    return await collection_of(request, name, partitioned=True)

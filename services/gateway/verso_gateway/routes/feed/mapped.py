@@ -25,6 +25,7 @@ from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
 from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
+from verso_gateway.partitions import writing
 from verso_ledger import AsyncLedger, NewJob
 from verso_ledger.names import new_job_id
 
@@ -79,7 +80,7 @@ async def ingest_records(
         DocumentsRefused: no row is a record.
     """
     context = context_of(request)
-    found = await collection_of(request, name)
+    found = await collection_of(request, name, partitioned=True)
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
     await context.room.check()
@@ -103,8 +104,8 @@ async def ingest_records(
     def answer(ended: Ended) -> dict[str, Any]:
         return {**views.batch(ended), **about.public()}
 
-    async def at(ledger: AsyncLedger) -> Response:
-        job = await _job(request, ledger, name, streams, source)
+    async def at(ledger: AsyncLedger, own: str) -> Response:
+        job = await _job(request, ledger, own, streams, source)
         if key is not None:
             job = replace(job, idempotency=(key, fingerprint.hex()))
         return await responses.respond(
@@ -116,7 +117,7 @@ async def ingest_records(
             keep_s=None if source is None else context.settings.feed_keep_s,
         )
 
-    return await context.ledgers.at(name, at)
+    return await writing.written(request, found, at)
 
 
 async def _job(
@@ -129,8 +130,9 @@ async def _job(
     """Return the job that stores streams, each at a place that the ledger has reserved.
 
     Raises:
-        CollectionBusy: the collection moves to another ledger.
+        CollectionBusy: the collection moves to another ledger, or has rolled over.
     """
+    await writing.check_source(request, ledger, name, source)
     places = await asyncio.gather(
         *(ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
     )

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -14,16 +15,18 @@ from starlette.responses import Response, StreamingResponse
 
 from verso_core.api_keys import Scope
 from verso_core.errors import CollectionBusy, CollectionUnknown, KindUnsupported, RequestInvalid
-from verso_core.jobs import CollectionKind
+from verso_core.jobs import Collection, CollectionKind
+from verso_core.jobs.collections import partition_name
 from verso_core.jobs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
 from verso_gateway.access import collection_of, guarded, refused
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.lines import labels_of
-from verso_gateway.context import context_of
+from verso_gateway.context import Context, context_of
 from verso_gateway.tail.lines import Wanted
+from verso_gateway.tail.stream import Tail
 from verso_ledger import AsyncLedger
-from verso_ledger.events.arrivals import Arrivals
+from verso_ledger.ledgers import rolled
 
 router = guarded("logs")
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -80,30 +83,31 @@ async def tail(
     caller's key is revoked, or the collection is deleted.
     """
     asked = _asked(request, collection, label or [], filter, contains, start)
-    found = await collection_of(request, asked.collection)
+    found = await collection_of(request, asked.collection, partitioned=True)
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {asked.collection!a}")
     context = context_of(request)
-
-    async def at(ledger: AsyncLedger) -> tuple[AsyncLedger, str]:
-        return ledger, await ledger.arrivals.uid(asked.collection)
-
-    ledger, uid = await context.ledgers.at(asked.collection, at)
-    arrivals = ledger.arrivals
-    uids = {uid} | await ledger.moves.earlier_uids(asked.collection)
-    place, unknown = await _place(arrivals, uid, uids, asked.start, last_event_id or after)
     wanted = Wanted.of(asked.filter, asked.contains)
-    stream = context.tails.tail(arrivals, place, wanted, unknown=unknown)
+    tailed, place, unknown = await _begin(context, found, asked.start, last_event_id or after)
+    stream = context.tails.tail(tailed.ledger.arrivals, place, wanted, unknown=unknown)
 
     async def events() -> AsyncIterator[bytes]:
-        until = (
-            context.closing.wait(),
-            refused(request, Scope.READ, collection=asked.collection),
-            _replaced(arrivals, asked.collection, uid),
-        )
-        async with aclosing(stream.events(until=until)) as coming:
-            async for data in coming:
-                yield data
+        here, coming_from = tailed, stream
+        while True:
+            until = (
+                context.closing.wait(),
+                refused(request, Scope.READ, collection=asked.collection),
+                _replaced(here),
+                _rolled(context, here, coming_from),
+            )
+            async with aclosing(coming_from.events(until=until)) as coming:
+                async for data in coming:
+                    yield data
+            name = rolled.following(context.ledgers.partitioned, here.name)
+            if name is None or not await _is_read(here, coming_from):
+                return
+            here = await _tailed(context, name)
+            coming_from = context.tails.tail(here.ledger.arrivals, TailPlace(here.uid, 1), wanted)
 
     return EventSourceResponse(events(), headers=_HEADERS)
 
@@ -133,23 +137,71 @@ def _asked(
     return reading.validate(request, value, model=TailRequest)
 
 
+@dataclass(frozen=True, slots=True)
+class _Tailed:
+    """What is tailed: a collection or a partition by time, its ledger, and the uid of its lines."""
+
+    name: str
+    ledger: AsyncLedger
+    uid: str
+
+
+async def _tailed(context: Context, name: str) -> _Tailed:
+    """Return a collection or partition as its ledger knows it.
+
+    Raises:
+        CollectionUnknown: it is gone.
+    """
+
+    async def at(ledger: AsyncLedger) -> _Tailed:
+        return _Tailed(name, ledger, await ledger.arrivals.uid(name))
+
+    return await context.ledgers.at(name, at)
+
+
+async def _begin(
+    context: Context, collection: Collection, start: TailStart, last_event_id: str | None
+) -> tuple[_Tailed, TailPlace, bool]:
+    """Return what is tailed first, from which place, and whether the one asked for is not known.
+
+    Of partitions by time that is the oldest that has such lines, or the one that takes lines.
+    """
+    state = collection.parted
+    if state is None:
+        tailed = await _tailed(context, collection.name)
+        return tailed, *await _place(tailed, start, last_event_id)
+    names = [
+        partition_name(collection.name, number)
+        for number in state.numbers
+        if number <= state.writing
+    ]
+    for name in names if last_event_id or start is not TailStart.NOW else ():
+        tailed = await _tailed(context, name)
+        place, unknown = await _place(tailed, start, last_event_id)
+        there = await tailed.ledger.arrivals.next_number(tailed.uid)
+        if not unknown and (last_event_id or place.number < there):
+            return tailed, place, False
+    tailed = await _tailed(context, names[-1])
+    return tailed, *await _place(tailed, start, last_event_id)
+
+
 async def _place(
-    arrivals: Arrivals, uid: str, uids: set[str], start: TailStart, last_event_id: str | None
+    tailed: _Tailed, start: TailStart, last_event_id: str | None
 ) -> tuple[TailPlace, bool]:
     """Return the place that a tail begins at, and whether the one to go on from is not known.
 
     Args:
-        arrivals: of the collection's ledger.
-        uid: of its lines.
-        uids: that one, and those of the same lines at other ledgers.
+        tailed: what is tailed.
         start: where a new tail begins.
         last_event_id: what to go on from.
 
     Raises:
         RequestInvalid: the header is no id of an event.
     """
+    arrivals, uid = tailed.ledger.arrivals, tailed.uid
     if last_event_id:
         last, end = TailPlace.read(last_event_id), await arrivals.next_number(uid)
+        uids = {uid} | await tailed.ledger.moves.earlier_uids(tailed.name)
         if last.uid in uids and last.number < end:
             return TailPlace(uid, last.number + 1), False
         return TailPlace(uid, end), True
@@ -163,10 +215,26 @@ async def _place(
     return TailPlace(uid, number), False
 
 
-async def _replaced(arrivals: Arrivals, name: str, uid: str) -> None:
+async def _replaced(tailed: _Tailed) -> None:
     """Return once there is another collection of a name, or none, or it has moved."""
     with suppress(CollectionUnknown, CollectionBusy):
         while True:
             await asyncio.sleep(auth.LOOK_S)
-            if await arrivals.uid(name) != uid:
+            if await tailed.ledger.arrivals.uid(tailed.name) != tailed.uid:
                 return
+
+
+async def _rolled(context: Context, tailed: _Tailed, tail: Tail) -> None:
+    """Return once another partition takes the lines, and all of this one were looked at."""
+    while True:
+        await asyncio.sleep(auth.LOOK_S)
+        following = rolled.following(context.ledgers.partitioned, tailed.name)
+        if following is not None and await _is_read(tailed, tail):
+            return
+
+
+async def _is_read(tailed: _Tailed, tail: Tail) -> bool:
+    """Whether a partition takes no more lines, and all that it took were looked at."""
+    if not await tailed.ledger.has_rolled(tailed.name):
+        return False
+    return tail.next_number >= await tailed.ledger.arrivals.next_number(tailed.uid)

@@ -72,6 +72,17 @@ class Statements:
         """Return the template of the shape of a number; -1 if there is none."""
         return int(self.of_shape[shape]) if shape < len(self.of_shape) else -1
 
+    def chosen(self, name: str | None, template: str | None) -> int | None:
+        """Return the template of a statement by its id or its text; None if neither is given.
+
+        -2 stands for one that there is not.
+        """
+        if name is not None:
+            return self.numbered(int(name))
+        if template is None:
+            return None
+        return self.texts.index(template) if template in self.texts else -2
+
 
 class LogCollection:
     """One log collection; any number of threads may share it.

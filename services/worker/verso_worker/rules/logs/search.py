@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from verso_core.jobs import (
 )
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.models import text_field
-from verso_core.jobs.search import DENSE_SHARE, Explanation, Hit, Hits, StatementLine
+from verso_core.jobs.search import DENSE_SHARE, Explanation, Hit, Hits, Scale, StatementLine
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Terms
 from verso_worker.records.space import Vector, read_unit
@@ -156,16 +157,21 @@ class LogSearch:
             tokens = filters.tokens(b"" if item.vector else item.data or b"")
             is_line = whole is not None and len(statements.texts[whole].split()) >= _LINE_WORDS
             found = held.with_values(tokens, only=whole if is_line else None)[: asked.limit]
+            certain = len(found)
             # Plain lines of a statement go on behind those of them that have the values.
             shown = {one.statement for one in found if not asked.lines}
             ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in shown]
             found += held.best(ranked, scores, count=asked.limit - len(found))
+        told = [
+            _explained(one, cosines, weights, values=n < certain) if asked.explain else None
+            for n, one in enumerate(found)
+        ]
         if asked.lines:
-            return self._as_lines(log, found, statements, asked)
+            return self._as_lines(log, list(zip(found, told, strict=True)), statements, asked)
         named = statements.names()
         return [
-            self._described(log, one, statements, asked, cosines, weights, named=named)
-            for one in found
+            self._described(log, one, statements, asked, explain, named=named)
+            for one, explain in zip(found, told, strict=True)
         ]
 
     def _scores(
@@ -266,8 +272,7 @@ class LogSearch:
         one: Found,
         statements: Statements,
         asked: SearchParams,
-        cosines: Scores | None,
-        weights: Scores | None,
+        explain: Explanation | None,
         *,
         named: NDArray[np.int64],
     ) -> Hit:
@@ -290,31 +295,29 @@ class LogSearch:
                 for line in shown
             ),
         }
-        if asked.explain:
-            fields["explain"] = Explanation(
-                dense=None if cosines is None else float(cosines[one.statement]),
-                sparse=None if weights is None else float(weights[one.statement]),
-            )
+        if explain is not None:
+            fields["explain"] = explain
         return Hit.model_validate(fields)
 
     def _as_lines(
         self,
         log: LogCollection,
-        found: Sequence[Found],
+        found: Sequence[tuple[Found, Explanation | None]],
         statements: Statements,
         asked: SearchParams,
     ) -> list[Hit]:
         """Return plain lines, each once, those of the best statement first."""
-        rows: dict[tuple[int, int], tuple[FoundLine, Found]] = {}
-        for one in found:
+        rows: dict[tuple[int, int], tuple[FoundLine, Found, Explanation | None]] = {}
+        for one, explain in found:
             for line in one.lines:
-                rows.setdefault((line.stream, line.number), (line, one))
+                rows.setdefault((line.stream, line.number), (line, one, explain))
         return [
             Hit.model_validate(
                 _fields(log, line, score=one.score, with_text=asked.with_text)
                 | {"statement": statements.texts[one.statement]}
+                | ({} if explain is None else {"explain": explain})
             )
-            for line, one in islice(rows.values(), asked.limit)
+            for line, one, explain in islice(rows.values(), asked.limit)
         ]
 
 
@@ -344,6 +347,28 @@ def _fused(cosines: Scores | None, weights: Scores | None) -> Scores:
     said = weights / weights.max()
     joined: Scores = DENSE_SHARE * near / (near.max() or 1.0) + (1 - DENSE_SHARE) * said
     return joined
+
+
+def _explained(
+    one: Found, cosines: Scores | None, weights: Scores | None, *, values: bool
+) -> Explanation:
+    """Return the parts of a statement's score; ``values``: whether it was found by values."""
+    parts: dict[str, Any] = {
+        "dense": None if cosines is None else float(cosines[one.statement]),
+        "sparse": None if weights is None else float(weights[one.statement]),
+        "scale": _scale(cosines, weights),
+        "values": values or None,
+    }
+    return Explanation(**{name: part for name, part in parts.items() if part is not None})
+
+
+def _scale(cosines: Scores | None, weights: Scores | None) -> Scale | None:
+    """Return what :func:`_fused` joins two scores on; None where it joins nothing."""
+    if cosines is None or weights is None or not weights.any():
+        return None
+    return Scale(
+        lowest=float(cosines.min()), highest=float(cosines.max()), heaviest=float(weights.max())
+    )
 
 
 def _seconds(time_ns: int | None) -> float | None:

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.errors import RequestInvalid
+from verso_core.jobs.log_views import interval_length_s
 from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.logs.conditions import END_NS, START_NS, Condition, Spans
 
 _SECOND_NS = 1_000_000_000
-_WANTED = 60
-_DAY_S = 86_400
-_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 
 Numbers = NDArray[np.int64]
 
@@ -51,7 +49,7 @@ class Intervals:
         span = _span(log, condition)
         if span is None:
             return None
-        length_s = length_s or _length_s(span[1] - span[0])
+        length_s = length_s or interval_length_s(span[1] - span[0])
         step = round(length_s * _SECOND_NS)
         first = span[0] // step
         count = span[1] // step - first + 1
@@ -91,10 +89,3 @@ def _span(log: LogCollection, condition: Condition) -> tuple[int, int] | None:
     first = int(spans.earliest[there].min()) if start == START_NS else start
     last = int(spans.latest[there].max()) if end == END_NS else end - 1
     return (first, last) if first <= last else None
-
-
-def _length_s(span_ns: int) -> float:
-    """Return the length of intervals of which some sixty are as long as a span."""
-    least = span_ns / _SECOND_NS / _WANTED
-    days = -(-least // _DAY_S) * _DAY_S
-    return float(next((one for one in _NICE_S if one >= least), days))

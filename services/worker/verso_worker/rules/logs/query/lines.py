@@ -71,9 +71,10 @@ class LineQuery:
             return Result([self._nearest(asked, asked.question, log, collection, around)])
         places = {} if asked.cursor is None else read_cursor(asked.cursor, asked.order)
         choice = None
-        if asked.statement is not None:
+        if asked.statement is not None or asked.template is not None:
             statements = log.statements()
-            choice = Choice(statements.of_shape == statements.numbered(int(asked.statement)))
+            chosen = statements.chosen(asked.statement, asked.template)
+            choice = Choice(statements.of_shape == chosen)
         page = Page(self.lines, log, collection, asked, places, choice=choice)
         page.fill()
         data = b"".join(page.rendered(around=around))

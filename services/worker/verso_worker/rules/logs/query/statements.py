@@ -60,8 +60,9 @@ class StatementList:
             )
         seen = _Seen(log, statements, condition, self.blocks, self.summaries, intervals)
         passing = np.flatnonzero(seen.counts)
-        if asked.statement is not None:
-            passing = passing[passing == statements.numbered(int(asked.statement))]
+        chosen = statements.chosen(asked.statement, asked.template)
+        if chosen is not None:
+            passing = passing[passing == chosen]
         if asked.new_since_ns is not None:
             ever = seen
             if (condition.start_ns, condition.end_ns) != (START_NS, END_NS):

@@ -88,7 +88,8 @@ class LineVolume:
 
 
 def _label(name: str, values: Counter[str], asked: LabelsParams) -> Label:
-    rows = sorted(values.items(), key=lambda row: (-row[1], row[0])) if asked.name else []
+    told = asked.name is not None or asked.all_values
+    rows = sorted(values.items(), key=lambda row: (-row[1], row[0])) if told else []
     return Label(
         name=name,
         lines=values.total(),

@@ -1,0 +1,1 @@
+"""Read lines of a log collection with partitions by time, as of one collection."""

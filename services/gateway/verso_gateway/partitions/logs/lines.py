@@ -1,0 +1,81 @@
+"""Lines in order: of one partition after the other.
+
+A cursor says the partition, and where its own list goes on.
+"""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from verso_core.errors import PartitionedUnsupported, RequestInvalid
+from verso_core.jobs import Collection, Kind, NoItem
+from verso_core.jobs.collections import partition_name
+from verso_core.jobs.lines import (
+    LineOrder,
+    LinesPage,
+    LinesParams,
+    LinesRequest,
+    read_cursor,
+)
+from verso_gateway import responses
+from verso_gateway.partitions.logs.spans import numbers_in, template_of
+
+
+async def asked(request: Request, collection: Collection, checked: LinesRequest) -> LinesParams:
+    """Return the params of the first page.
+
+    Raises:
+        PartitionedUnsupported: lines nearest to a question are asked for.
+        RequestInvalid: the cursor is none of this list.
+    """
+    if checked.question is not None:
+        raise PartitionedUnsupported(
+            "expected no question of lines in partitions: /v1/search with lines finds them"
+        )
+    if checked.cursor is not None:
+        _, place = _place(checked.cursor)
+        if place is not None:
+            read_cursor(place, checked.order)
+    params = checked.params()
+    if checked.statement is None:
+        return params
+    template = await template_of(request, collection, checked.statement)
+    return params.model_copy(update={"statement": None, "template": template or ""})
+
+
+async def page(request: Request, collection: Collection, params: LinesParams) -> LinesPage:
+    """Return the page behind a cursor: of one partition, with the place where the next begins."""
+    order = numbers_in(collection, params.start_ns, params.end_ns)
+    if params.order is LineOrder.NEWEST:
+        order.reverse()
+    number, place = order[0], None
+    if params.cursor is not None:
+        number, place = _place(params.cursor)
+    if number not in order:  # dropped since, or none: the list goes on behind it
+        place = None
+        behind = [one for one in order if (one < number) is (params.order is LineOrder.NEWEST)]
+        if not behind:
+            return LinesPage(lines=0)
+        number = behind[0]
+    name = partition_name(collection.name, number)
+    own = params.model_copy(update={"collection": name, "cursor": place})
+    job = responses.job_of_one(request, Kind.LINES, own, NoItem())
+    found: LinesPage = responses.sole(await responses.finish(request, job))
+    if found.next_cursor is not None:
+        return found.model_copy(update={"next_cursor": f"{number}.{found.next_cursor}"})
+    following = order[order.index(number) + 1 :]
+    if not following:
+        return found
+    return found.model_copy(update={"next_cursor": f"{following[0]}."})
+
+
+def _place(cursor: str) -> tuple[int, str | None]:
+    """Read a cursor.
+
+    Raises:
+        RequestInvalid: it is none of such a list.
+    """
+    number, dot, place = cursor.partition(".")
+    if not dot or not (number.isascii() and number.isdigit()):
+        raise RequestInvalid("expected a cursor of this list")
+    return int(number), place or None

@@ -1,0 +1,67 @@
+"""Which partitions by time are asked, and what is in common to all that is asked of them."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from verso_core.jobs import Collection, Kind, NoItem
+from verso_core.jobs.collections import STATEMENTS, partition_name
+from verso_core.jobs.lines import Waiting
+from verso_core.jobs.log_views import Statements, StatementsParams
+from verso_gateway import responses
+from verso_gateway.context import context_of
+from verso_ledger.ledgers.answers import every_answer
+
+
+def numbers_in(
+    collection: Collection, start_ns: int | None = None, end_ns: int | None = None
+) -> list[int]:
+    """Return the partitions that may have lines in [start, end), by number; at least one."""
+    state = collection.parted
+    assert state is not None
+    numbers = list(state.numbers)
+    for part in state.parts:
+        if part.number not in numbers or part.first is None or part.last is None:
+            continue
+        # times of lines are exact to the nanosecond, those that are noted to a microsecond
+        late = end_ns is not None and part.first > end_ns / 1e9 + 1e-3
+        early = start_ns is not None and part.last < start_ns / 1e9 - 1e-3
+        if (late or early) and len(numbers) > 1:
+            numbers.remove(part.number)
+    return numbers
+
+
+async def waiting_of(request: Request, collection: Collection) -> Waiting:
+    """Return how many lines were accepted and are not stored yet, of all partitions."""
+    ledgers = context_of(request).ledgers
+    names = [collection.name]
+    if collection.parted is not None:
+        names = [partition_name(collection.name, number) for number in collection.parted.numbers]
+
+    async def of_one(name: str) -> Waiting:
+        return await (await ledgers.of_collection(name)).waiting.of(name)
+
+    found = await every_answer(of_one(name) for name in names)
+    ages = [one.oldest_s for one in found if one.oldest_s is not None]
+    return Waiting(lines=sum(one.lines for one in found), oldest_s=max(ages, default=None))
+
+
+async def template_of(request: Request, collection: Collection, statement: str) -> str | None:
+    """Return the template of a statement by its id; None if there is none.
+
+    The id says the partition that it is of, and its id there.
+    """
+    number, own = divmod(int(statement), STATEMENTS)
+    if collection.parted is None or number not in collection.parted.numbers:
+        return None
+    params = StatementsParams(
+        collection=partition_name(collection.name, number), statement=str(own), limit=1
+    )
+    job = responses.job_of_one(request, Kind.STATEMENTS, params, NoItem())
+    found: Statements = responses.sole(await responses.finish(request, job))
+    return next((one.statement for one in found.statements), None)
+
+
+def statement_id(number: int, own: str) -> str:
+    """Return the id of a statement of a partition, by its id there."""
+    return str(number * STATEMENTS + int(own))

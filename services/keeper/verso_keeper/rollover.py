@@ -1,0 +1,305 @@
+"""Gives log collections new partitions, and drops old ones: ADR 50.
+
+Each round looks at where every such collection stands and does what comes next. A change is noted
+on the home ledger only if it still stands as it was seen, so keepers may come and go at any place,
+and several may be at work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from verso_core.errors import CollectionBusy, CollectionUnknown, QueueFull, Unavailable
+from verso_core.jobs import Collection, Kind, NoItem, Queue
+from verso_core.jobs.collections import (
+    CollectionName,
+    CollectionParams,
+    Partitioned,
+    Stage,
+    TimePart,
+    partition_name,
+)
+from verso_core.jobs.fitting import artifact_of
+from verso_keeper.periodic import submit
+from verso_ledger import Ledger
+from verso_ledger.collections.open_slices import OpenSlices
+from verso_ledger.ledgers.index import LedgerIndex
+
+SEEN_S = 3.0
+"""How long gateways may ask a partition that is noted as being deleted: they read the notes once a
+second."""
+_DAY_S = 86_400.0
+_AGAIN_S = 60.0
+"""After so long a job that did not do its work is submitted again."""
+_ENOUGH = 0.5
+"""Ledgers with so large a part of the most free memory may get a new partition."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """A partition as its ledger lists it."""
+
+    ledger: Ledger
+    collection: Collection
+
+
+class Rollover:
+    """Rolls log collections over.
+
+    Args:
+        home: the home ledger.
+        ledgers: all of the platform by name.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        home: Ledger,
+        ledgers: Mapping[str, Ledger],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._home = home
+        self._notes = home.partitions
+        self._ledgers = ledgers
+        self._index = LedgerIndex(ledgers)
+        self._clock = clock
+        # of its own: that of a ledger's moves is another thread's
+        self._slices = {name: OpenSlices(one.moves.scripts) for name, one in ledgers.items()}
+        self._open: dict[str, frozenset[str]] = {}
+
+    def step(self) -> int:
+        """Run one round; return how many collections were taken on.
+
+        A collection whose ledgers do not answer waits, and the others are taken on.
+
+        Raises:
+            LedgerUnavailable: the home ledger does not answer.
+        """
+        done = 0
+        for name, state in self._notes.all().items():
+            if state.rollover is None or state.stage is not Stage.LIVE:
+                continue
+            for work in (self._advance, self._tidy):
+                try:
+                    done += work(name, state)
+                except (Unavailable, QueueFull, CollectionUnknown) as error:
+                    about = {"collection": name, "code": error.code}
+                    _log.debug("rollover waits: %s", error.detail, extra=about)
+        return done
+
+    def _advance(self, name: str, state: Partitioned) -> bool:
+        """Do what comes next until a new partition takes the lines; return whether it was done."""
+        made = next((one for one in state.parts if one.stage is Stage.MAKING), None)
+        if made is not None:
+            return self._make(name, state, made)
+        if (following := state.following(state.writing)) is not None:
+            return self._roll(name, state, following)
+        return self._begin(name, state)
+
+    def _tidy(self, name: str, state: Partitioned) -> bool:
+        """Do what comes next with partitions that take no more lines; whether it was done."""
+        return (
+            self._note_times(name, state) or self._remove(name, state) or self._expire(name, state)
+        )
+
+    def _begin(self, name: str, state: Partitioned) -> bool:
+        """Note that a new partition is made, if the newest one is old or large enough.
+
+        One that has no line yet counts from now on. One that takes no lines, as its ledger was
+        copied later than the home ledger by a backup, is followed at once.
+        """
+        rule, part = state.rollover, state.part(state.writing)
+        if rule is None or part is None:
+            return False
+        now, own = self._clock(), self._where(partition_name(name, part.number))
+        held = own.ledger.partitions.held(own.collection.name)
+        old = now - part.since >= rule.span_s
+        large = rule.max_bytes is not None and held.memory_bytes >= rule.max_bytes
+        if held.rolled or (held.streams and (old or large)):
+            new = TimePart(number=part.number + 1, since=now)
+            after = state.model_copy(update={"parts": (*state.parts, new)})
+            return self._notes.step(name, state, after)
+        if old and not held.streams:
+            self._notes.step(name, state, state.changed(part.number, since=now))
+        return False
+
+    def _make(self, name: str, state: Partitioned, part: TimePart) -> bool:
+        """Have a partition made as the newest one is, or note that it is there."""
+        own = partition_name(name, part.number)
+        ledger = self._ledgers[self._place(name, own, state)]
+        if own in ledger.documents.collections():
+            live = state.changed(part.number, stage=Stage.LIVE, since=self._clock())
+            return self._notes.step(name, state, live)
+        like = self._where(partition_name(name, state.writing)).collection
+        submit(
+            ledger,
+            Queue.INTERACTIVE,
+            Kind.COLLECTION_CREATE,
+            params=settings_of(like, own, owner=state.owner),
+            item=NoItem(),
+            key=f"rollover-{own}-{part.since:.3f}-{self._attempt}",
+            collection=own,
+        )
+        return True
+
+    def _roll(self, name: str, state: Partitioned, following: int) -> bool:
+        """Let the partition that takes lines take no more, then note the next one."""
+        own = partition_name(name, state.writing)
+        where = self._where(own)
+        uid = where.ledger.logs.state(where.collection.name).uid
+        if not where.ledger.partitions.roll(own, uid):
+            return False
+        rolled = state.changed(state.writing, rolled=self._clock())
+        done = self._notes.step(name, state, rolled.model_copy(update={"writing": following}))
+        if done:
+            about = {"collection": name, "partition": following}
+            _log.info("log collection rolled over", extra=about)
+        return done
+
+    def _note_times(self, name: str, state: Partitioned) -> bool:
+        """Note the times of a rolled partition's lines once all that were accepted are stored."""
+        for part in state.parts:
+            if part.stage is not Stage.LIVE or part.rolled is None or part.last is not None:
+                continue
+            own = partition_name(name, part.number)
+            where = self._where(own)
+            if not self._is_stored(where.ledger, own):
+                continue
+            uid = where.ledger.logs.state(where.collection.name).uid
+            first, last = where.ledger.partitions.span(uid)
+            came = part.rolled if first is None else 0.0  # a line without a time came before that
+            known = state.changed(part.number, first=first, last=max(last or 0.0, came))
+            return self._notes.step(name, state, known)
+        return False
+
+    def _is_stored(self, ledger: Ledger, own: str) -> bool:
+        """Whether no slice that writes a partition is open, by what was open when last looked.
+
+        Nothing new is accepted, so only those that were found are looked at again.
+        """
+        slices = self._slices[ledger.name]
+        before = self._open.get(own)
+        found = slices.of(own) if before is None else slices.of_these(before)
+        self._open[own] = found.slices
+        if found.slices:
+            return False
+        del self._open[own]
+        return True
+
+    def _expire(self, name: str, state: Partitioned) -> bool:
+        """Note that a partition is deleted all of whose lines are past their time."""
+        days = self._where(partition_name(name, state.writing)).collection.retention_days
+        if days is None:
+            return False
+        cutoff = self._clock() - days * _DAY_S
+        for part in state.parts:
+            if part.stage is Stage.LIVE and part.last is not None and part.last < cutoff:
+                gone = state.changed(part.number, stage=Stage.DELETING, since=self._clock())
+                return self._notes.step(name, state, gone)
+        return False
+
+    def _remove(self, name: str, state: Partitioned) -> bool:
+        """Delete a partition that is noted for it and that no gateway asks, then its note."""
+        for part in state.parts:
+            if part.stage is not Stage.DELETING or self._clock() - part.since < SEEN_S:
+                continue
+            own = partition_name(name, part.number)
+            try:
+                ledger = self._index.ledger_of_collection(own)
+            except CollectionUnknown:
+                left = tuple(one for one in state.parts if one.number != part.number)
+                if not self._notes.step(name, state, state.model_copy(update={"parts": left})):
+                    return False
+                self._notes.unplace(own)
+                about = {"collection": name, "partition": part.number}
+                _log.info("expired partition dropped", extra=about)
+                return True
+            submit(
+                ledger,
+                Queue.INTERACTIVE,
+                Kind.COLLECTION_DELETE,
+                params=CollectionName(name=own),
+                item=NoItem(),
+                key=f"drop-{own}-{part.since:.3f}-{self._attempt}",
+                collection=own,
+            )
+        return False
+
+    def _place(self, name: str, own: str, state: Partitioned) -> str:
+        """Return the ledger that a new partition is made on; it is placed if it was not.
+
+        Raises:
+            LedgerUnavailable: no ledger can be chosen.
+        """
+        placed = self._notes.placed(own)
+        if placed is not None and placed in self._ledgers:
+            return placed
+        drained = self._notes.drained()
+        free: dict[str, int] = {}
+        beside: dict[str, int] = {}
+        names = {partition_name(name, number) for number in state.every_number}
+        for one in self._ledgers.values():
+            if one.name in drained:
+                continue
+            try:
+                server = one.partitions.server()
+                beside[one.name] = len(names & one.documents.collections().keys())
+            except Unavailable:
+                continue
+            free[one.name] = max(0, server.memory_limit_bytes - server.memory_bytes)
+        return self._notes.place(own, chosen(free, beside, home=self._home.name))
+
+    def _where(self, own: str) -> _Where:
+        """Return where a partition is.
+
+        Raises:
+            CollectionBusy: it moves at this moment.
+            CollectionUnknown: no ledger has it.
+            LedgerUnavailable: a ledger that may have it does not answer.
+        """
+        ledger = self._index.ledger_of_collection(own)
+        found = ledger.documents.collections().get(own)
+        if found is None:
+            raise CollectionBusy(f"{own!r} is being moved to another ledger")
+        return _Where(ledger, found)
+
+    @property
+    def _attempt(self) -> int:
+        return int(self._clock() // _AGAIN_S)
+
+
+def chosen(free: Mapping[str, int], beside: Mapping[str, int], *, home: str) -> str:
+    """Return the ledger for a new partition: with the fewest of them, then the most free memory.
+
+    Args:
+        free: memory by ledger, bytes; only of those that answer and are not drained.
+        beside: partitions of the same collection by ledger.
+        home: is taken if there is no other.
+    """
+    if not free:
+        return home
+    most = max(free.values())
+    enough = [name for name, left in free.items() if left >= most * _ENOUGH]
+    return min(enough, key=lambda name: (beside.get(name, 0), -free[name], name))
+
+
+def settings_of(like: Collection, name: str, *, owner: str | None) -> CollectionParams:
+    """Return what makes a partition with the settings, and in the space, of another one."""
+    return CollectionParams(
+        name=name,
+        kind=like.kind,
+        precision=like.precision,
+        text_policy=like.text_policy,
+        search=like.search,
+        codec_policy=like.codec_policy,
+        indexes=like.indexes,
+        retention_days=like.retention_days,
+        auto_fit=like.auto_fit,
+        artifact=artifact_of(like.artifacts[0]) if like.artifacts else None,
+        owner=owner,
+    )

@@ -1,0 +1,311 @@
+"""A log collection that rolls over between two ledgers: read as one that never did."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from tests.conftest import ValkeyServer
+
+from verso_client import Client, Document
+from verso_core.errors import DocumentUnknown, KindUnsupported, PartitionedUnsupported
+from verso_core.jobs import CollectionKind, SearchMode
+from verso_core.jobs.collections import STATEMENTS, STREAMS, Rollover
+from verso_core.jobs.lines import LinesRequest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Platform
+
+PARTED, WHOLE = "rolling", "whole"
+PARTS = 4
+LINES = 600
+START = 1_767_225_600  # 2026-01-01
+DAY = 86_400
+
+
+def text(part: int, host: str) -> bytes:
+    """Return the lines of a host that arrive in one partition, a day of times each."""
+    rows = []
+    for n in range(LINES):
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(START + part * DAY + n * DAY // LINES))
+        what = (
+            f"sshd[{n}]: Failed password for user{n % 5}"
+            if n % 3
+            else f"disk: cannot write block {n * 977} of volume v{n % 4}"
+        )
+        if n % 100 == 50:
+            what = f"part{part}: finished the nightly report number {n}"
+        rows.append(f"{at} {host} {what}")
+    return ("\n".join(rows) + "\n").encode()
+
+
+def rolled(client: Client, parts: int, timeout_s: float = 60.0) -> None:
+    """Wait until a collection has so many partitions and writes to the last of them."""
+    end = time.monotonic() + timeout_s
+    while client.stats(PARTED).partitions != parts:
+        assert time.monotonic() < end, "it did not roll over"
+        time.sleep(0.2)
+    time.sleep(3.0)  # the step that ends the old one, and the lists of the gateway
+
+
+@pytest.fixture(scope="module")
+def platform(new_platform: Callable[..., Platform], second_ledger: ValkeyServer) -> Platform:
+    made = new_platform(
+        VERSO_LEDGERS=f"b={second_ledger.url}",
+        VERSO_VERIFY_DELAY_S="0.1",
+        VERSO_RAW_TEXT_RETENTION_S="0",
+    )
+    made.start()
+    with made.client() as client:
+        rule = Rollover(span_s=30 * DAY, max_bytes=2000)
+        for _ in range(2):
+            found = client.create_collection(PARTED, kind=CollectionKind.LOGS, rollover=rule)
+            assert (found.partitions, found.rollover) == (1, rule.rule)
+        client.create_collection(WHOLE, kind=CollectionKind.LOGS)
+        for part in range(PARTS):
+            if part:
+                rolled(client, part + 1)
+            for name in (PARTED, WHOLE):
+                for host in "ab":
+                    report = client.ingest_lines(
+                        [text(part, host)], collection=name, labels={"host": host}
+                    )
+                    assert report.lines == LINES
+    return made
+
+
+@pytest.fixture
+def http(platform: Platform) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=platform.url, timeout=90.0) as made:
+        yield made
+
+
+@pytest.fixture
+def client(platform: Platform) -> Iterator[Client]:
+    with platform.client() as made:
+        yield made
+
+
+def read(client: Client, name: str, **asked: object) -> bytes:
+    fields = {"collection": name, "limit": 0, "raw": True, **asked}
+    return b"".join(client.lines(LinesRequest.model_validate(fields)))
+
+
+def get(http: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
+    answer = http.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_partitions_lie_on_both_ledgers_and_stand_in_no_list(client: Client) -> None:
+    assert min(one.collections for one in client.ledgers()) >= 2
+    assert {one.name for one in client.collections()} == {"default", PARTED, WHOLE}
+    told, whole = client.stats(PARTED).lines, client.stats(WHOLE).lines
+    assert told is not None
+    assert whole is not None
+    assert told.lines == whole.lines == PARTS * 2 * LINES
+    assert told.bytes_text == whole.bytes_text
+
+
+@pytest.mark.parametrize("host", "ab")
+def test_every_byte_comes_back_in_order(client: Client, host: str) -> None:
+    where = {"field": "host", "eq": host}
+    expected = b"".join(text(part, host) for part in range(PARTS))
+    assert read(client, PARTED, filter=where) == expected
+    newest = read(client, PARTED, filter=where, order="newest").splitlines()
+    assert newest == expected.splitlines()[::-1]
+    assert read(client, PARTED) == read(client, WHOLE)
+
+
+def test_pages_hold_every_line_once(client: Client) -> None:
+    seen: list[str] = []
+    asked: dict[str, object] = {"raw": False, "limit": 700, "order": "newest"}
+    while True:
+        rows = [json.loads(row) for row in read(client, PARTED, **asked).splitlines()]
+        seen += [row["id"] for row in rows if "id" in row]
+        if "next_cursor" not in rows[-1]:
+            break
+        asked["cursor"] = rows[-1]["next_cursor"]
+    assert len(seen) == len(set(seen)) == PARTS * 2 * LINES
+    assert {int(one.partition(":")[0]) // STREAMS for one in seen} == set(range(PARTS))
+
+
+def test_a_line_is_read_by_its_id(client: Client) -> None:
+    for part in range(PARTS):
+        lines = text(part, "a").splitlines()
+        assert client.get(f"{part * STREAMS}:7", collection=PARTED).data == lines[7]
+    with pytest.raises(DocumentUnknown):
+        client.get(f"{9 * STREAMS}:7", collection=PARTED)
+
+
+def test_times_choose_lines_of_any_partition(client: Client) -> None:
+    span = {"from": START + 1.5 * DAY, "to": START + 2.5 * DAY}
+    assert read(client, PARTED, **span) == read(client, WHOLE, **span) != b""
+
+
+@pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.SPARSE, SearchMode.HYBRID])
+def test_a_search_finds_each_statement_once(client: Client, mode: SearchMode) -> None:
+    parted, whole = (
+        client.search("disk cannot write a block", collection=name, mode=mode)
+        for name in (PARTED, WHOLE)
+    )
+    best, other = parted.hits[0], whole.hits[0]
+    assert best.statement == other.statement
+    assert (best.count, best.first_seen, best.last_seen) == (
+        other.count, other.first_seen, other.last_seen,
+    )  # fmt: skip
+    assert [line.text for line in best.lines] == [line.text for line in other.lines]
+    statements = [hit.statement for hit in parted.hits]
+    assert len(statements) == len(set(statements))
+    assert best.statement_id is not None
+    rows = read(client, PARTED, statement=best.statement_id).splitlines()
+    assert len(rows) == best.count
+
+
+def test_a_search_by_a_value_finds_its_line(client: Client) -> None:
+    for part in range(PARTS):
+        asked = f"part{part}: finished the nightly report number 250"
+        [hit] = client.search(asked, collection=PARTED, lines=True, limit=1).hits
+        assert f"part{part}: finished" in (hit.text or "")
+        assert (hit.text or "").endswith("number 250")
+
+
+def test_a_line_is_searched_by_its_id(http: httpx2.Client) -> None:
+    name = f"{2 * STREAMS}:1"
+    answer = http.post("/v1/search", json={"collection": PARTED, "id": name})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["hits"][0]["statement"].startswith("Failed password")
+
+
+def test_views_count_all_partitions(http: httpx2.Client) -> None:
+    for path, asked in (
+        ("volume", {"interval_s": DAY, "by": "host"}),
+        ("volume", {}),
+        ("volume", {"from": START + 1.2 * DAY, "to": START + 3.1 * DAY, "contains": "disk"}),
+        ("labels", {}),
+        ("labels", {"name": "host"}),
+    ):
+        parted, whole = (
+            get(http, f"/v1/logs/{path}", collection=name, **asked) for name in (PARTED, WHOLE)
+        )
+        assert parted == whole, path
+
+
+def test_statements_are_those_of_one_collection(http: httpx2.Client) -> None:
+    for asked in (
+        {},
+        {"interval_s": DAY},
+        {"new_since": START + 2.5 * DAY},
+        {"from": START + DAY, "to": START + 2 * DAY},
+        {"from": START + DAY, "new_since": START + 2 * DAY},
+    ):
+        parted, whole = (
+            get(http, "/v1/logs/statements", collection=name, **asked) for name in (PARTED, WHOLE)
+        )
+        for one in (*parted["statements"], *whole["statements"]):
+            one["id"] = ""
+        rows = [
+            sorted(one["statements"], key=lambda row: row["statement"]) for one in (parted, whole)
+        ]
+        assert rows[0] == rows[1]
+        assert {**parted, "statements": ()} == {**whole, "statements": ()}
+
+
+def test_one_statement_is_asked_by_the_id_that_was_told(http: httpx2.Client) -> None:
+    rows = get(http, "/v1/logs/statements", collection=PARTED)["statements"]
+    assert any(int(row["id"]) >= STATEMENTS for row in rows)
+    for row in rows:
+        found = get(http, "/v1/logs/statements", collection=PARTED, statement=row["id"])
+        assert found["statements"] == [row]
+
+
+def test_lines_are_listed_counted_and_deleted(client: Client, http: httpx2.Client) -> None:
+    count = http.post(f"/v1/collections/{PARTED}/documents/count", json={}).json()
+    assert count["documents"] == PARTS * 2 * LINES
+    seen: list[str] = []
+    cursor = None
+    while True:
+        params = {"limit": 1000} | ({} if cursor is None else {"cursor": cursor})
+        page = get(http, f"/v1/collections/{PARTED}/documents", **params)
+        seen += [row["id"] for row in page["documents"]]
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert len(seen) == len(set(seen)) == PARTS * 2 * LINES
+
+
+def test_what_needs_one_ledger_is_refused(client: Client, http: httpx2.Client) -> None:
+    with pytest.raises(KindUnsupported):
+        client.create_collection("x", kind=CollectionKind.LOGS, partitions=2)
+    with pytest.raises(KindUnsupported):
+        client.create_collection("x", rollover=Rollover())
+    with pytest.raises(PartitionedUnsupported, match="partitions by time"):
+        client.ingest([Document("a text", id="a")], collection=PARTED)
+    for path, body in (
+        ("/v1/cluster", {"collection": PARTED}),
+        ("/v1/logs/query", {"collection": PARTED, "question": "disk"}),
+    ):
+        answer = http.post(path, json=body)
+        assert answer.status_code == 422, path
+        assert answer.json()["code"] == "partitioned_unsupported"
+
+
+def rolled_at_home(platform: Platform) -> set[str]:
+    """Return the partitions of the home ledger that take no more lines."""
+    server: Any = platform.redis()
+    names = {own: name for name, own in server.hgetall("verso:aliases").items()}
+    return {
+        names.get(own, own).decode()
+        for own, uid in server.hgetall("verso:uids").items()
+        if server.hexists(b"verso:log:" + uid, "rolled")
+    }
+
+
+def test_partitions_move_while_lines_come_in(
+    client: Client, http: httpx2.Client, platform: Platform
+) -> None:
+    where = {"field": "host", "eq": "moving"}
+    sent = b""
+    answer = http.patch("/v1/ledgers/b", json={"draining": True, "move": True})
+    assert answer.status_code == 200, answer.text
+    number, end = 0, time.monotonic() + 90.0
+    while {one.name: one.collections for one in client.ledgers()}["b"]:
+        number += 1
+        assert time.monotonic() < end, "a partition does not move"
+        time.sleep(0.1)
+        if number == 5:
+            platform.kill("keeper")
+        line = b"moving line %d\n" % number
+        client.ingest_lines([line], collection=PARTED, labels={"host": "moving"})
+        sent += line
+    assert read(client, PARTED, filter=where) == sent
+    expected = b"".join(text(part, "a") for part in range(PARTS))
+    assert read(client, PARTED, filter={"field": "host", "eq": "a"}) == expected
+    assert rolled_at_home(platform) >= {f"{PARTED}.{part}" for part in range(PARTS - 1)}
+    client.drain_ledger("b", draining=False)
+    done = http.post(
+        f"/v1/collections/{PARTED}/documents/delete",
+        json={"filter": where},
+        headers={"Prefer": "wait=60"},
+    )
+    assert done.json()["deleted"] == number
+    assert read(client, PARTED, filter=where) == b""
+
+
+def test_retention_drops_the_oldest_partitions(client: Client) -> None:
+    days = (time.time() - START) / DAY - 2.1  # the lines of two days are past their time
+    assert client.change_collection(PARTED, retention_days=days).retention_days == days
+    end = time.monotonic() + 60.0
+    while (told := client.stats(PARTED).lines) is None or told.lines != 2 * 2 * LINES:
+        assert time.monotonic() < end, "nothing was dropped"
+        time.sleep(0.2)
+    expected = b"".join(text(part, "a") for part in range(2, PARTS))
+    assert read(client, PARTED, filter={"field": "host", "eq": "a"}) == expected
+    with pytest.raises(DocumentUnknown):
+        client.get("0:7", collection=PARTED)
+    client.delete_collection(PARTED)
+    assert {one.name for one in client.collections()} == {"default", WHOLE}

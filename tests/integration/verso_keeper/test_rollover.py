@@ -1,0 +1,190 @@
+"""Log collections roll over while lines come in: none is lost or doubled, whoever ends where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.conftest import ValkeyServer
+from tests.integration.verso_keeper.rolling import (
+    DAY_S,
+    NAME,
+    SPAN_S,
+    Crashed,
+    World,
+    made,
+)
+from tests.wire import Item, cut
+
+from verso_core.errors import CollectionBusy
+from verso_core.jobs import Kind, Queue
+from verso_core.jobs.collections import Stage, TimePart
+from verso_keeper.retention import Retention
+from verso_keeper.rollover import SEEN_S, chosen
+from verso_ledger import NewJob
+
+
+@pytest.fixture
+def world(valkey_server: Callable[..., ValkeyServer], request: Any) -> Iterator[World]:
+    servers = {"home": valkey_server(), "b": valkey_server()}
+    found = World.of(servers, seed=getattr(request, "param", 0))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("world", range(6), indirect=True)
+def test_keepers_that_end_anywhere_lose_and_double_nothing(world: World) -> None:
+    keepers = [world.keeper(), world.keeper()]
+    with world.fragile():
+        for _ in range(500):
+            match world.draw.randrange(6):
+                case 0 | 1:
+                    world.ending.left = None
+                    world.write()
+                case 2 | 3:
+                    world.ending.left = None
+                    world.work()
+                case 4:
+                    world.now += world.draw.choice((1.0, 10.0, SPAN_S))
+                case _:
+                    number = world.draw.randrange(2)
+                    world.ending.left = world.draw.choice((None, None, 0, 1))
+                    world.ending.late = world.draw.random() < 0.5
+                    try:
+                        keepers[number].step()
+                    except Crashed:
+                        keepers[number] = world.keeper()
+    world.settle()
+    assert len(world.state.parts) > 3
+    assert sum(world.held().values(), Counter()) == world.accepted
+    assert set(world.accepted.values()) == {1}
+    on = {name: len(one.documents.collections()) for name, one in world.ledgers.items()}
+    assert max(on.values()) - min(on.values()) <= 1
+
+
+@pytest.mark.parametrize("world", range(4), indirect=True)
+def test_retention_drops_whole_partitions_and_no_line_that_is_kept(world: World) -> None:
+    days = 5 * SPAN_S / DAY_S
+    for ledger in world.ledgers.values():
+        for collection in ledger.documents.collections().values():
+            ledger.documents.collection_change(
+                collection.name, lambda one: one.model_copy(update={"retention_days": days})
+            )
+    times: dict[bytes, float] = {}
+    keeper = world.keeper()
+    for _ in range(600):
+        match world.draw.randrange(5):
+            case 0 | 1:
+                world.write()
+            case 2:
+                world.settle()
+                for line in world.accepted:
+                    times.setdefault(line, world.now)
+            case 3:
+                world.now += world.draw.choice((1.0, 10.0, SPAN_S / 2))
+            case _:
+                keeper.step()
+    world.settle()
+    for line in world.accepted:
+        times.setdefault(line, world.now)
+    kept = world.held()
+    assert min(kept) > 0, "nothing was dropped"
+    there = sum(kept.values(), Counter())
+    assert there <= world.accepted
+    cutoff = world.now - 5 * SPAN_S
+    assert {line for line, at in times.items() if at >= cutoff} <= set(there)
+    numbers = [one.number for one in world.state.parts if one.stage is Stage.LIVE]
+    assert numbers == sorted(numbers)
+    for ledger in world.ledgers.values():
+        assert Retention(ledger, every_s=10.0, clock=lambda: world.now).step() == 0
+
+
+def test_a_partition_with_open_work_or_a_dead_letter_is_not_dropped(world: World) -> None:
+    keeper = world.keeper()
+    world.write()
+    world.now += SPAN_S
+    for _ in range(4):
+        keeper.step()
+        for lease in world.ledgers["b"].leases.claim(Queue.INTERACTIVE, owner="w"):
+            world.execute(world.ledgers["b"], lease)
+    assert world.state.writing == 1
+    for _ in range(3):
+        keeper.step()
+    assert world.state.parts[0].last is None
+    [lease] = world.home.leases.claim(Queue.BULK, owner="w")
+    world.home.leases.fail(lease, ValueError("a fault of the worker"))
+    for _ in range(3):
+        keeper.step()
+    assert (world.state.parts[0].last is None) == bool(world.home.maintenance.backlog().dead)
+
+
+def test_a_rolled_partition_refuses_lines_and_takes_deletions(world: World) -> None:
+    own = f"{NAME}.0"
+    uid = world.home.logs.state(own).uid
+    place = world.home.logs.reserve(own, {"host": "a"}, 1)
+    assert not world.home.partitions.roll(own, uid + "9")
+    assert world.home.partitions.roll(own, uid)
+    assert world.home.partitions.roll(own, uid)
+    with pytest.raises(CollectionBusy):
+        world.home.logs.reserve(own, {"host": "a"}, 1)
+    params = {"collection": own, "uid": place.uid, "stream": place.stream}
+    [spec] = cut(Kind.INGEST_LINES, params, [Item({"first": 0, "count": 1}, b"x")])
+    with pytest.raises(CollectionBusy):
+        world.home.jobs.accept(NewJob(Kind.INGEST_LINES, Queue.BULK, [spec], collection=own))
+    [spec] = cut(Kind.DELETE, {"collection": own}, [Item({"id": "0:0"})])
+    world.home.jobs.accept(NewJob(Kind.DELETE, Queue.BULK, [spec], collection=own))
+
+
+def test_an_empty_partition_does_not_roll_over(world: World) -> None:
+    keeper = world.keeper()
+    for _ in range(3):
+        world.now += 10 * SPAN_S
+        assert keeper.step() == 0
+        assert len(world.state.parts) == 1
+    world.write()
+    world.now += SPAN_S / 2
+    assert keeper.step() == 0, "it is as old as its first line, about"
+
+
+def test_a_partition_that_only_its_ledger_knows_to_have_rolled_is_followed(world: World) -> None:
+    """As after a backup that copied the home ledger first."""
+    world.write()
+    world.home.partitions.roll(f"{NAME}.0", world.home.logs.state(f"{NAME}.0").uid)
+    keeper = world.keeper()
+    for _ in range(6):
+        keeper.step()
+        world.settle()
+    assert (world.state.writing, world.state.numbers) == (1, (0, 1))
+    world.write()
+    world.settle()
+    assert sum(world.held().values(), Counter()) == world.accepted
+
+
+def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> None:
+    keeper = world.keeper()
+    state = world.state
+    parts = (
+        TimePart(number=0, stage=Stage.DELETING, since=world.now, rolled=1.0, last=1.0),
+        TimePart(number=1, stage=Stage.LIVE, since=world.now),
+    )
+    world.home.documents.collection_put(made(f"{NAME}.1", {}))
+    new = state.model_copy(update={"parts": parts, "writing": 1})
+    assert world.home.partitions.step(NAME, state, new)
+    assert not world.home.partitions.step(NAME, state, state)
+    keeper.step()
+    assert not world.home.leases.claim(Queue.INTERACTIVE, owner="w")
+    world.now += SEEN_S
+    keeper.step()
+    world.settle()
+    keeper.step()
+    assert world.state.numbers == (1,)
+    assert world.where(f"{NAME}.0") is None
+
+
+def test_a_new_partition_goes_where_fewest_are_of_ledgers_with_room() -> None:
+    assert chosen({"a": 100, "b": 60}, {"a": 2, "b": 1}, home="a") == "b"
+    assert chosen({"a": 100, "b": 40}, {"a": 2, "b": 0}, home="a") == "a"
+    assert chosen({"a": 100, "b": 90}, {}, home="b") == "a"
+    assert chosen({}, {}, home="a") == "a"
