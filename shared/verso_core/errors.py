@@ -24,6 +24,7 @@
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
     │   └── HeadInvalid                a head's folder that must not be served
+    ├── PartitionMissing               a partition that its ledger no longer has
     ├── BackupInvalid                  a backup folder that must not be restored
     ├── FrameInvalid                   bytes between processes that are not a frame
     ├── ResultLost                     the file of a large result is gone or damaged
@@ -258,6 +259,10 @@ class ArtifactInvalid(VersoError):
 
 class HeadInvalid(ArtifactInvalid):
     """Raised when a head's folder is incomplete or altered, or fails its golden samples."""
+
+
+class PartitionMissing(VersoError):
+    """Raised when lines of a partition are asked for that its ledger no longer has."""
 
 
 class BackupInvalid(VersoError):

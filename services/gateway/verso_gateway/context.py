@@ -10,7 +10,13 @@ from typing import Any
 
 from fastapi import Request
 
-from verso_core.errors import CollectionUnknown, DiskFull, LedgerUnavailable, NotReady
+from verso_core.errors import (
+    CollectionUnknown,
+    DiskFull,
+    LedgerUnavailable,
+    NotReady,
+    PartitionMissing,
+)
 from verso_core.jobs import Collection
 from verso_core.jobs.collections import (
     Partitioned,
@@ -55,12 +61,16 @@ class CollectionsCache:
             CollectionUnknown: there is none of this name.
             LedgerUnavailable: the ledger that may have it does not answer.
             NotReady: no worker has made the default collection yet.
+            PartitionMissing: the ledgers of its partitions have none of them any more.
         """
         if name not in self._collections or time.monotonic() - self._read_at >= _FRESH_S:
             await self.list()
         if name in self._collections:
             return self._collections[name]
-        if getattr(self._ledgers.partitioned.get(name), "stage", None) is Stage.LIVE:
+        noted = self._ledgers.partitioned.get(name)
+        if noted is not None and noted.stage is Stage.LIVE:
+            if noted.missing and not noted.numbers:
+                raise PartitionMissing(f"the ledgers of {name!a} no longer have its partitions")
             raise LedgerUnavailable("the ledger of a partition of this collection does not answer")
         await self._ledgers.check_answers(name)
         if name == DEFAULT:

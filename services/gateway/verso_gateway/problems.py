@@ -79,6 +79,7 @@ STATUSES: dict[str, int] = {
     "source_moved": 409,
     "record_corrupt": 500,
     "patch_corrupt": 500,
+    "partition_missing": 500,
     "artifact_invalid": 500,
     "head_invalid": 500,
     "backup_invalid": 500,

@@ -10,14 +10,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from verso_core.errors import CollectionBusy, CollectionUnknown, QueueFull, Unavailable
+from verso_core.errors import (
+    CollectionBusy,
+    CollectionUnknown,
+    PartitionMissing,
+    QueueFull,
+    Unavailable,
+)
 from verso_core.jobs import Collection, Kind, NoItem, Queue
 from verso_core.jobs.collections import (
     CollectionName,
     CollectionParams,
     Partitioned,
+    RolloverRule,
     Stage,
     TimePart,
     partition_name,
@@ -70,7 +78,8 @@ class Rollover:
         self._clock = clock
         # of its own: that of a ledger's moves is another thread's
         self._slices = {name: OpenSlices(one.moves.scripts) for name, one in ledgers.items()}
-        self._open: dict[str, frozenset[str]] = {}
+        self._open: dict[tuple[str, str], frozenset[str]] = {}  # by ledger and uid of the lines
+        self._listed: frozenset[str] | None = None
 
     def step(self) -> int:
         """Run one round; return how many collections were taken on.
@@ -81,16 +90,79 @@ class Rollover:
             LedgerUnavailable: the home ledger does not answer.
         """
         done = 0
+        self._listed = None
         for name, state in self._notes.all().items():
             if state.rollover is None or state.stage is not Stage.LIVE:
                 continue
-            for work in (self._advance, self._tidy):
+            for work in (self._recover, self._advance, self._tidy):
                 try:
                     done += work(name, state)
                 except (Unavailable, QueueFull, CollectionUnknown) as error:
                     about = {"collection": name, "code": error.code}
                     _log.debug("rollover waits: %s", error.detail, extra=about)
         return done
+
+    def _recover(self, name: str, state: Partitioned) -> bool:
+        """Note where a ledger has lost a partition, as an older copy of it has; whether one was.
+
+        One that waits for the newest to roll over was never written to, and is made again. What
+        another one held cannot be told: it is missing, and the others are served. If its ledger has
+        it again, so is that one.
+        """
+        now = self._clock()
+        for part in state.parts:
+            own = partition_name(name, part.number)
+            there = own in self._every_listed()
+            if part.stage is Stage.MISSING and there:
+                rolled = part.rolled or (now if part.number < state.writing else None)
+                found = state.changed(part.number, stage=Stage.LIVE, rolled=rolled)
+                return self._notes.step(name, state, found)
+            if part.stage is not Stage.LIVE or there or not self._is_lost(own):
+                continue
+            if self._is_unwritten(name, state, part):
+                again = state.changed(part.number, stage=Stage.MAKING, since=now)
+                return self._notes.step(name, state, again)
+            about = {"collection": name, "partition": part.number, "code": PartitionMissing.code}
+            _log.error("partition missing on its ledger", extra=about)
+            return self._notes.step(name, state, state.changed(part.number, stage=Stage.MISSING))
+        return False
+
+    def _every_listed(self) -> frozenset[str]:
+        """Return the collections of all ledgers that answer, read once a round."""
+        if self._listed is None:
+            found: set[str] = set()
+            for ledger in self._ledgers.values():
+                with suppress(Unavailable):
+                    found |= ledger.documents.collections().keys()
+            self._listed = frozenset(found)
+        return self._listed
+
+    def _is_lost(self, own: str) -> bool:
+        """Whether no ledger has a partition, and that on which it was takes writes.
+
+        Raises:
+            CollectionBusy: it moves at this moment.
+            LedgerUnavailable: a ledger that may have it does not answer.
+        """
+        placed = self._ledgers.get(self._notes.placed(own) or "")
+        if placed is None or placed.epoch.read_only() is not None:
+            return False  # its address is not known here; or an operator decides about the ledger
+        try:
+            self._index.ledger_of_collection(own)
+        except CollectionUnknown:
+            return True
+        return False
+
+    def _is_unwritten(self, name: str, state: Partitioned, part: TimePart) -> bool:
+        """Whether a partition was never written to: the one before it takes lines still."""
+        if part.number <= state.writing or state.writing not in state.numbers:
+            return False
+        return not self._takes_none(name, state.writing)
+
+    def _takes_none(self, name: str, number: int) -> bool:
+        """Whether a partition takes no more lines, by its own ledger."""
+        own = self._where(partition_name(name, number))
+        return own.ledger.partitions.held(own.collection.name).rolled
 
     def _advance(self, name: str, state: Partitioned) -> bool:
         """Do what comes next until a new partition takes the lines; return whether it was done."""
@@ -111,22 +183,26 @@ class Rollover:
         """Note that a new partition is made, if the newest one is old or large enough.
 
         One that has no line yet counts from now on. One that takes no lines, as its ledger was
-        copied later than the home ledger by a backup, is followed at once.
+        copied later than the home ledger by a backup, or that is missing, is followed at once.
         """
         rule, part = state.rollover, state.part(state.writing)
-        if rule is None or part is None:
+        if rule is None or part is None or not state.numbers:
             return False
-        now, own = self._clock(), self._where(partition_name(name, part.number))
+        if part.stage is not Stage.MISSING and not self._is_due(name, state, part, rule):
+            return False
+        new = TimePart(number=state.parts[-1].number + 1, since=self._clock())
+        after = state.model_copy(update={"parts": (*state.parts, new)})
+        return self._notes.step(name, state, after)
+
+    def _is_due(self, name: str, state: Partitioned, part: TimePart, rule: RolloverRule) -> bool:
+        """Whether a partition is to be followed by a new one."""
+        own = self._where(partition_name(name, part.number))
         held = own.ledger.partitions.held(own.collection.name)
-        old = now - part.since >= rule.span_s
+        old = self._clock() - part.since >= rule.span_s
         large = rule.max_bytes is not None and held.memory_bytes >= rule.max_bytes
-        if held.rolled or (held.streams and (old or large)):
-            new = TimePart(number=part.number + 1, since=now)
-            after = state.model_copy(update={"parts": (*state.parts, new)})
-            return self._notes.step(name, state, after)
-        if old and not held.streams:
-            self._notes.step(name, state, state.changed(part.number, since=now))
-        return False
+        if old and not held.streams and not held.rolled:
+            self._notes.step(name, state, state.changed(part.number, since=self._clock()))
+        return held.rolled or bool(held.streams and (old or large))
 
     def _make(self, name: str, state: Partitioned, part: TimePart) -> bool:
         """Have a partition made as the newest one is, or note that it is there."""
@@ -135,7 +211,7 @@ class Rollover:
         if own in ledger.documents.collections():
             live = state.changed(part.number, stage=Stage.LIVE, since=self._clock())
             return self._notes.step(name, state, live)
-        like = self._where(partition_name(name, state.writing)).collection
+        like = self._newest(name, state)
         submit(
             ledger,
             Queue.INTERACTIVE,
@@ -149,10 +225,8 @@ class Rollover:
 
     def _roll(self, name: str, state: Partitioned, following: int) -> bool:
         """Let the partition that takes lines take no more, then note the next one."""
-        own = partition_name(name, state.writing)
-        where = self._where(own)
-        uid = where.ledger.logs.state(where.collection.name).uid
-        if not where.ledger.partitions.roll(own, uid):
+        self._where(partition_name(name, following))  # the old one ends only if there is a new one
+        if state.writing in state.numbers and not self._end(name, state.writing):
             return False
         rolled = state.changed(state.writing, rolled=self._clock())
         done = self._notes.step(name, state, rolled.model_copy(update={"writing": following}))
@@ -161,6 +235,13 @@ class Rollover:
             _log.info("log collection rolled over", extra=about)
         return done
 
+    def _end(self, name: str, number: int) -> bool:
+        """Let a partition take no more lines; return whether it takes none."""
+        own = partition_name(name, number)
+        where = self._where(own)
+        uid = where.ledger.logs.state(where.collection.name).uid
+        return where.ledger.partitions.roll(own, uid)
+
     def _note_times(self, name: str, state: Partitioned) -> bool:
         """Note the times of a rolled partition's lines once all that were accepted are stored."""
         for part in state.parts:
@@ -168,37 +249,41 @@ class Rollover:
                 continue
             own = partition_name(name, part.number)
             where = self._where(own)
-            if not self._is_stored(where.ledger, own):
-                continue
+            if not self._takes_none(name, part.number) and not self._end(name, part.number):
+                continue  # a copy of its ledger may be older than its end
             uid = where.ledger.logs.state(where.collection.name).uid
+            if not self._is_stored(where.ledger, own, uid):
+                continue
             first, last = where.ledger.partitions.span(uid)
             came = part.rolled if first is None else 0.0  # a line without a time came before that
             known = state.changed(part.number, first=first, last=max(last or 0.0, came))
             return self._notes.step(name, state, known)
         return False
 
-    def _is_stored(self, ledger: Ledger, own: str) -> bool:
+    def _is_stored(self, ledger: Ledger, own: str, uid: str) -> bool:
         """Whether no slice that writes a partition is open, by what was open when last looked.
 
         Nothing new is accepted, so only those that were found are looked at again.
         """
         slices = self._slices[ledger.name]
-        before = self._open.get(own)
+        this = ledger.name, uid
+        before = self._open.get(this)
         found = slices.of(own) if before is None else slices.of_these(before)
-        self._open[own] = found.slices
+        self._open[this] = found.slices
         if found.slices:
             return False
-        del self._open[own]
+        del self._open[this]
         return True
 
     def _expire(self, name: str, state: Partitioned) -> bool:
         """Note that a partition is deleted all of whose lines are past their time."""
-        days = self._where(partition_name(name, state.writing)).collection.retention_days
+        days = self._newest(name, state).retention_days
         if days is None:
             return False
         cutoff = self._clock() - days * _DAY_S
         for part in state.parts:
-            if part.stage is Stage.LIVE and part.last is not None and part.last < cutoff:
+            kept = part.stage in (Stage.LIVE, Stage.MISSING)
+            if kept and part.last is not None and part.last < cutoff:
                 gone = state.changed(part.number, stage=Stage.DELETING, since=self._clock())
                 return self._notes.step(name, state, gone)
         return False
@@ -233,8 +318,11 @@ class Rollover:
     def _place(self, name: str, own: str, state: Partitioned) -> str:
         """Return the ledger that a new partition is made on; it is placed if it was not.
 
+        One that is there without a placement, as its ledger was copied later than the home ledger,
+        is placed where it is.
+
         Raises:
-            LedgerUnavailable: no ledger can be chosen.
+            LedgerUnavailable: one does not answer, which may have it.
         """
         placed = self._notes.placed(own)
         if placed is not None and placed in self._ledgers:
@@ -244,15 +332,26 @@ class Rollover:
         beside: dict[str, int] = {}
         names = {partition_name(name, number) for number in state.every_number}
         for one in self._ledgers.values():
-            if one.name in drained:
-                continue
-            try:
+            listed = one.documents.collections().keys()
+            if own in listed:
+                return self._notes.place(own, one.name)
+            if one.name not in drained:
                 server = one.partitions.server()
-                beside[one.name] = len(names & one.documents.collections().keys())
-            except Unavailable:
-                continue
-            free[one.name] = max(0, server.memory_limit_bytes - server.memory_bytes)
+                beside[one.name] = len(names & listed)
+                free[one.name] = max(0, server.memory_limit_bytes - server.memory_bytes)
         return self._notes.place(own, chosen(free, beside, home=self._home.name))
+
+    def _newest(self, name: str, state: Partitioned) -> Collection:
+        """Return the partition that takes lines, or the newest that is served.
+
+        Raises:
+            CollectionBusy: it moves at this moment.
+            CollectionUnknown: there is none.
+            LedgerUnavailable: a ledger that may have it does not answer.
+        """
+        served = state.numbers or (state.writing,)
+        number = state.writing if state.writing in served else served[-1]
+        return self._where(partition_name(name, number)).collection
 
     def _where(self, own: str) -> _Where:
         """Return where a partition is.

@@ -70,16 +70,10 @@ class Rollover(StrictModel):
     """When a log collection gets a new partition, as a request says it."""
 
     span_s: float = Field(
-        default=86_400.0,
-        ge=1,
-        le=366 * 86_400,
-        description="once the newest partition has taken lines for so long",
+        default=86_400.0, ge=1, le=366 * 86_400, description="once the newest took lines so long"
     )
     max_bytes: int | None = Field(
-        default=None,
-        ge=1,
-        le=_MOST_BYTES,
-        description="or once it takes about so much memory of its ledger",
+        default=None, ge=1, le=_MOST_BYTES, description="or once it takes about so much memory"
     )
 
     @property
@@ -118,11 +112,15 @@ class Collection(StrictModel):
 
 
 class Stage(StrEnum):
-    """What is done with a collection of partitions, or with one of them; a live one is served."""
+    """What is done with a collection of partitions, or with one of them; a live one is served.
+
+    ``MISSING``: of a partition by time, which its ledger no longer has.
+    """
 
     MAKING = "making"
     LIVE = "live"
     DELETING = "deleting"
+    MISSING = "missing"
 
 
 class TimePart(BaseModel):
@@ -169,6 +167,11 @@ class Partitioned(BaseModel):
     def every_number(self) -> tuple[int, ...]:
         """The partitions that there are, or may be."""
         return self.numbers if self.rollover is None else tuple(one.number for one in self.parts)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The partitions by time that their ledgers no longer have."""
+        return tuple(one.number for one in self.parts if one.stage is Stage.MISSING)
 
     def part(self, number: int) -> TimePart | None:
         """Return a partition by time."""

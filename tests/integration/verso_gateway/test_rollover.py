@@ -16,6 +16,8 @@ from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import Gateway, post
 from tests.integration.verso_keeper.rolling import NAME, SPAN_S, World
 
+from verso_core.jobs.collections import Stage
+
 START = Callable[..., Gateway]
 TEXT = {"Content-Type": "text/plain"}
 
@@ -136,6 +138,24 @@ def test_a_gateway_with_old_notes_writes_to_the_next_partition(
     world.settle()
     assert {b"late 0", b"late 1"} <= set(world.held()[1])
     assert sum(b"push" in line for line in world.held()[1]) == 2
+
+
+def test_lines_of_a_missing_partition_are_an_error_that_names_it(
+    world: World, gateways: list[Gateway]
+) -> None:
+    client = gateways[0].client
+    roll(world)
+    state = world.state
+    assert world.home.partitions.step(NAME, state, state.changed(0, stage=Stage.MISSING))
+    time.sleep(1.1)  # lists are read once a second
+    for path, asked in (
+        ("/v1/reconstruct", {"collection": NAME, "ids": ["0:0"]}),
+        ("/v1/logs/query", {"collection": NAME}),
+    ):
+        answer = client.post(path, json=asked)
+        assert (answer.status_code, answer.json()["code"]) == (500, "partition_missing")
+        assert f"{NAME}.0" in answer.json()["detail"]
+    assert send(client, b"more\n").status_code == 202
 
 
 @contextmanager

@@ -262,6 +262,30 @@ class World:
             self.work()
         raise AssertionError("work does not end")
 
+    def stands(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Return the partitions that are served, those that are missing, and which takes lines."""
+        return self.state.numbers, self.state.missing, self.state.writing
+
+    def steps(self, keeper: Keeper, rounds: int) -> None:
+        """Let a keeper run some rounds, and workers do what it asks for."""
+        for _ in range(rounds):
+            keeper.step()
+            self.settle()
+
+    def lose(self, ledger: str) -> dict[bytes, bytes]:
+        """Empty a ledger, as an old copy of it is; return what it held."""
+        client = self.ledgers[ledger].moves.scripts.client
+        held = {one: client.dump(one) or b"" for one in client.scan_iter()}
+        client.flushdb()
+        return held
+
+    def restore(self, ledger: str, held: dict[bytes, bytes]) -> None:
+        """Let a ledger hold what it held."""
+        client = self.ledgers[ledger].moves.scripts.client
+        client.flushdb()
+        for name, value in held.items():
+            client.restore(name, 0, value)
+
     def held(self) -> dict[int, Counter[bytes]]:
         """Return the lines of each partition that a ledger lists, by number."""
         found: dict[int, Counter[bytes]] = {}

@@ -24,6 +24,7 @@ from verso_core.jobs.collections import Stage, TimePart
 from verso_keeper.retention import Retention
 from verso_keeper.rollover import SEEN_S, chosen
 from verso_ledger import NewJob
+from verso_ledger.epoch import EpochState
 
 
 @pytest.fixture
@@ -115,9 +116,15 @@ def test_a_partition_with_open_work_or_a_dead_letter_is_not_dropped(world: World
     assert world.state.parts[0].last is None
     [lease] = world.home.leases.claim(Queue.BULK, owner="w")
     world.home.leases.fail(lease, ValueError("a fault of the worker"))
+    assert world.home.maintenance.backlog().dead == 1
     for _ in range(3):
         keeper.step()
-    assert (world.state.parts[0].last is None) == bool(world.home.maintenance.backlog().dead)
+    assert world.state.parts[0].last is None
+    world.home.jobs.replay(lease.job_id)
+    world.settle()
+    keeper.step()
+    assert world.state.parts[0].last == pytest.approx(world.now, abs=1.0)
+    assert sum(world.held().values(), Counter()) == world.accepted
 
 
 def test_a_rolled_partition_refuses_lines_and_takes_deletions(world: World) -> None:
@@ -160,6 +167,71 @@ def test_a_partition_that_only_its_ledger_knows_to_have_rolled_is_followed(world
     world.write()
     world.settle()
     assert sum(world.held().values(), Counter()) == world.accepted
+
+
+def test_a_partition_that_the_home_ledger_does_not_know_yet_stays_where_it_is(world: World) -> None:
+    """As after a backup that copied the home ledger first: no second one of its name is made."""
+    world.home.documents.collection_put(made(f"{NAME}.1", {}))
+    world.write()
+    world.now += SPAN_S
+    world.steps(world.keeper(), 6)
+    assert world.state.writing == 1
+    assert world.home.partitions.placed(f"{NAME}.1") == "home"
+    assert world.where(f"{NAME}.1") is world.home
+
+
+def test_a_partition_that_waits_is_made_again_if_its_ledger_lacks_it(world: World) -> None:
+    """As after a restore of a ledger from a copy that is older than the home ledger's."""
+    keeper = world.keeper()
+    world.write()
+    world.now += SPAN_S
+    while len(world.state.numbers) < 2:
+        world.steps(keeper, 1)
+    world.lose("b")
+    keeper.step()
+    assert world.stands() == ((0,), (), 0)
+    world.steps(keeper, 6)
+    assert world.stands() == ((0, 1), (), 1)
+    for _ in range(4):
+        world.write()
+    world.settle()
+    assert sum(world.held().values(), Counter()) == world.accepted
+
+
+def test_a_partition_that_its_ledger_has_lost_is_missing_until_it_has_it_again(
+    world: World,
+) -> None:
+    keeper = world.keeper()
+    world.write()
+    world.now += SPAN_S
+    world.steps(keeper, 6)
+    while not world.held()[1]:
+        world.write()
+        world.settle()
+    lost = world.held()[1]
+    copy = world.lose("b")
+    world.ledgers["b"].epoch.make_read_only(EpochState("0123", "", 5))
+    world.steps(keeper, 3)
+    assert world.stands() == ((0, 1), (), 1), "an operator decides about the ledger first"
+    world.restore("b", copy)
+
+    world.lose("b")
+    keeper.step()
+    assert world.stands() == ((0,), (1,), 1)
+    world.restore("b", copy)
+    keeper.step()
+    assert world.stands() == ((0, 1), (), 1)
+    assert sum(world.held().values(), Counter()) == world.accepted
+
+    world.lose("b")
+    world.accepted -= lost
+    world.steps(keeper, 6)
+    assert world.stands() == ((0, 2), (1,), 2)
+    for _ in range(4):
+        world.write()
+    world.settle()
+    assert sum(world.held().values(), Counter()) == world.accepted
+    assert world.held()[2]
 
 
 def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> None:

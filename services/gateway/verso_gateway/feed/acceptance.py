@@ -307,8 +307,12 @@ class Acceptance:
         Those of a partition by time are also what partitions before it know that rolled lately.
         """
         notes, kept_s = self._ledgers.partitioned, 2.0 * self._identity_s
+        older = rolled.before(notes, collection, within_s=kept_s)
+        if not older:
+            hashes = {collection: part}
+            return {*await ledger.known_identities(hashes, identity_s=self._identity_s)}
         asked: dict[AsyncLedger, dict[str, list[bytes]]] = {ledger: {collection: part}}
-        for one in rolled.before(notes, collection, within_s=kept_s):
+        for one in older:
             its = await self._ledgers.of_collection(one)
             asked.setdefault(its, {})[one] = part
         answers = await every_answer(

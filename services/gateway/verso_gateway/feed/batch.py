@@ -69,10 +69,14 @@ class Batch:
     repeated: set[int] = field(default_factory=set)
 
     def renamed(self, names: Mapping[str, str]) -> Batch:
-        """Return the lines with other names of their collections, where there is one."""
-        streams = {
-            (names.get(name, name), labels): one for (name, labels), one in self.streams.items()
-        }
+        """Return the lines with other names of their collections, where there is one.
+
+        Streams that have one name then are one.
+        """
+        streams: dict[StreamKey, StreamLines] = {}
+        for (name, labels), one in self.streams.items():
+            stream = streams.setdefault((names.get(name, name), labels), StreamLines(one.labels))
+            stream.extend(one)
         return Batch(streams, self.size_bytes, self.identified, self.repeated)
 
     def parted(self, ledgers: Mapping[str, AsyncLedger]) -> dict[str, Batch]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from verso_core.errors import PartitionedUnsupported
+from verso_core.errors import PartitionedUnsupported, PartitionMissing
 from verso_core.jobs import Collection, Item, Rejected, Result
 from verso_core.jobs.collections import STREAMS, partition_name, partition_of
 from verso_core.jobs.lines import line_place
@@ -25,6 +25,9 @@ def holder(collection: Collection, document: str) -> str:
     """Return the name of the partition that has a document; of the collection if it has none.
 
     Of partitions by time the number of a line's stream tells it.
+
+    Raises:
+        PartitionMissing: its ledger no longer has that one.
     """
     state = collection.parted
     if state is None:
@@ -33,8 +36,21 @@ def holder(collection: Collection, document: str) -> str:
         return partition_name(collection.name, partition_of(document, collection.partitions))
     place = line_place(document)
     number = state.writing if place is None else place[0] // STREAMS
-    known = number if number in state.numbers else state.writing
+    if place is not None:
+        check_there(collection, number)
+    known = number if number in state.numbers else state.numbers[-1]
     return partition_name(collection.name, known)
+
+
+def check_there(collection: Collection, number: int) -> None:
+    """Check that a partition by time is not missing.
+
+    Raises:
+        PartitionMissing: its ledger no longer has it.
+    """
+    if collection.parted is not None and number in collection.parted.missing:
+        name = partition_name(collection.name, number)
+        raise PartitionMissing(f"the ledger of the partition {name!a} no longer has it")
 
 
 def names_of(collection: Collection) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from verso_core.errors import SourceMoved
+from verso_core.errors import CollectionBusy, SourceMoved
 from verso_core.jobs import Collection
 from verso_core.jobs.collections import partition_name
 from verso_gateway.context import context_of
@@ -31,9 +31,18 @@ _REMEMBERED_S = 2.0 * Policy().position_s
 
 
 def taking(collection: Collection) -> str:
-    """Return the name of what takes lines of a collection: itself, or a partition."""
+    """Return the name of what takes lines of a collection: itself, or a partition.
+
+    Raises:
+        CollectionBusy: the partition that took them is missing, and the next one is being made.
+    """
     state = collection.parted
-    return collection.name if state is None else partition_name(collection.name, state.writing)
+    if state is None:
+        return collection.name
+    number = state.writing if state.writing in state.numbers else state.following(state.writing)
+    if number is None:
+        raise CollectionBusy("the next partition is being made")
+    return partition_name(collection.name, number)
 
 
 async def written(
@@ -94,8 +103,10 @@ async def check_source(
     if source is None:
         return
     older = rolled.before(ledgers.partitioned, name, within_s=_REMEMBERED_S)
+    if not older:
+        return
     hashed = source.hashed(request.state.tenant)
-    if not older or await ledger.position(name, hashed) is not None:
+    if await ledger.position(name, hashed) is not None:
         return
     for one in older:
         at = await ledgers.at(one, partial(_position, one, hashed))

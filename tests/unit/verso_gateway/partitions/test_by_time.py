@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.integration.verso_gateway.conftest import collection
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import CollectionBusy, PartitionMissing, RequestInvalid
 from verso_core.jobs import Collection, CollectionKind, SearchMode, SearchParams
 from verso_core.jobs.collections import (
     STATEMENTS,
@@ -32,6 +32,7 @@ from verso_core.jobs.log_views import (
     VolumeSeries,
 )
 from verso_core.jobs.search import Explanation, Hit, Hits, StatementLine
+from verso_gateway.feed.batch import Batch, StreamLines
 from verso_gateway.partitions import scatter, search, writing
 from verso_gateway.partitions.logs import spans, views
 from verso_ledger.ledgers import rolled
@@ -174,6 +175,23 @@ def test_partitions_without_lines_of_the_times_are_not_asked() -> None:
     assert spans.numbers_in(alone, start_ns=25 * second) == [0]
 
 
+def test_a_missing_partition_is_named_and_the_others_are_asked() -> None:
+    there = parted(state(0, 1, 2).changed(1, stage=Stage.MISSING, first=10.0, last=20.0))
+    with pytest.raises(PartitionMissing, match=r"logs\.1"):
+        scatter.holder(there, f"{STREAMS}:0")
+    assert scatter.names_of(there) == ["logs.0", "logs.2"]
+    assert spans.numbers_in(there) == [0, 2]
+    assert spans.numbers_in(there, missing=True) == [0, 1, 2]
+    assert spans.numbers_in(there, start_ns=30_000_000_000, missing=True) == [0, 2]
+    ended = state(0, 1).changed(1, stage=Stage.MISSING)
+    with pytest.raises(CollectionBusy):
+        writing.taking(parted(ended))
+    assert scatter.holder(parted(ended), "a document") == "logs.0"
+    assert writing.taking(parted(state(0, 1, 2, writing=1).changed(1, stage=Stage.MISSING))) == (
+        "logs.2"
+    )
+
+
 def test_what_takes_lines_next_and_took_them_before() -> None:
     noted = state(0, 1, 2, 3, writing=2)
     noted = noted.changed(0, rolled=1.0).changed(1, rolled=4e9).changed(3, stage=Stage.MAKING)
@@ -185,6 +203,18 @@ def test_what_takes_lines_next_and_took_them_before() -> None:
     for other in ("docs.1", "docs", "logs"):
         assert rolled.before(notes, other, within_s=60.0) == []
         assert rolled.following(notes, other) is None
+
+
+def test_no_line_is_left_out_where_two_partitions_become_one() -> None:
+    def lines(*numbers: int) -> StreamLines:
+        return StreamLines({"host": "a"}, [b"%d" % n for n in numbers], [*numbers], [b""] * 2)
+
+    both = Batch({("logs.0", "a"): lines(0, 2), ("logs.1", "a"): lines(1, 3)}, size_bytes=8)
+    renamed = both.renamed({"logs.0": "logs.1"})
+    assert [*renamed.streams] == [("logs.1", "a")]
+    assert renamed.streams["logs.1", "a"].lines == [b"0", b"2", b"1", b"3"]
+    assert renamed.streams["logs.1", "a"].positions == [0, 2, 1, 3]
+    assert both.streams["logs.0", "a"].positions == [0, 2]
 
 
 def hit(part: int, text: str, score: float, *, at: float, count: int, values: bool = False) -> Hit:

@@ -19,6 +19,7 @@ from verso_core.jobs.lines import (
 )
 from verso_gateway import responses
 from verso_gateway.partitions.logs.spans import numbers_in, template_of
+from verso_gateway.partitions.scatter import check_there
 
 
 async def asked(request: Request, collection: Collection, checked: LinesRequest) -> LinesParams:
@@ -44,8 +45,13 @@ async def asked(request: Request, collection: Collection, checked: LinesRequest)
 
 
 async def page(request: Request, collection: Collection, params: LinesParams) -> LinesPage:
-    """Return the page behind a cursor: of one partition, with the place where the next begins."""
-    order = numbers_in(collection, params.start_ns, params.end_ns)
+    """Return the page behind a cursor: of one partition, with the place where the next begins.
+
+    Raises:
+        PartitionMissing: the ledger of that partition no longer has it.
+    """
+    told = not params.skip_damaged
+    order = numbers_in(collection, params.start_ns, params.end_ns, missing=told)
     if params.order is LineOrder.NEWEST:
         order.reverse()
     number, place = order[0], None
@@ -57,6 +63,7 @@ async def page(request: Request, collection: Collection, params: LinesParams) ->
         if not behind:
             return LinesPage(lines=0)
         number = behind[0]
+    check_there(collection, number)
     name = partition_name(collection.name, number)
     own = params.model_copy(update={"collection": name, "cursor": place})
     job = responses.job_of_one(request, Kind.LINES, own, NoItem())

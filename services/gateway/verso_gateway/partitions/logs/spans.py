@@ -14,12 +14,19 @@ from verso_ledger.ledgers.answers import every_answer
 
 
 def numbers_in(
-    collection: Collection, start_ns: int | None = None, end_ns: int | None = None
+    collection: Collection,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    *,
+    missing: bool = False,
 ) -> list[int]:
-    """Return the partitions that may have lines in [start, end), by number; at least one."""
+    """Return the partitions that may have lines in [start, end), by number; at least one.
+
+    ``missing``: with those that their ledgers no longer have.
+    """
     state = collection.parted
     assert state is not None
-    numbers = list(state.numbers)
+    numbers = sorted(state.numbers + (state.missing if missing else ()))
     for part in state.parts:
         if part.number not in numbers or part.first is None or part.last is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,14 +85,15 @@ async def accept(
     end_s = time.monotonic() + hold_s
     rejected = {n: one for n, one in enumerate(decoded) if not isinstance(one, LogRecord)}
     records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
-    collections: dict[str, str] = {}
+    found: dict[str, Collection] = {}
     faults: dict[str, VersoError] = {}
     for source in {record.source for _, record in records}:
         try:
-            collections[source] = await _collection(request, source, until_s=end_s)
+            found[source] = await _collection(request, source, until_s=end_s)
         except (CollectionUnknown, Forbidden, KindUnsupported) as error:
             faults[source] = error
     rejected |= {n: faults[record.source] for n, record in records if record.source in faults}
+    collections = _taking(found)
     repeated: frozenset[int] = frozenset()
     if len(rejected) < len(decoded):
         size = sum(len(record.text) for _, record in records)
@@ -131,10 +132,21 @@ def counted(request: Request, protocol: Protocol) -> Iterator[None]:
         context_of(request).metrics.feed.request(protocol, status)
 
 
-async def _collection(request: Request, source: str, *, until_s: float) -> str:
-    """Return the name of the collection that the rules name, or of its partition that takes lines.
+def _taking(found: Mapping[str, Collection]) -> dict[str, str]:
+    """Return the name of what takes the lines of each source.
 
-    The collection is made if it is missing.
+    Of a collection with partitions by time that is one partition for all, as identities are looked
+    for in each; a rollover may have been noted between two looks.
+
+    Raises:
+        CollectionBusy: a partition is missing, and the next one is being made.
+    """
+    newest = {one.name: one for one in found.values()}
+    return {source: taking(newest[one.name]) for source, one in found.items()}
+
+
+async def _collection(request: Request, source: str, *, until_s: float) -> Collection:
+    """Return the collection that the rules name; it is made if it is missing.
 
     Raises:
         CollectionUnknown: no rule fits, or the collection is another caller's.
@@ -154,7 +166,7 @@ async def _collection(request: Request, source: str, *, until_s: float) -> str:
         found = await _made(request, name, until_s=until_s)
     if found.kind is not CollectionKind.LOGS:
         raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
-    return taking(found)
+    return found
 
 
 async def _made(request: Request, name: str, *, until_s: float) -> Collection:

@@ -94,12 +94,13 @@ async def tail(
     async def events() -> AsyncIterator[bytes]:
         here, coming_from = tailed, stream
         while True:
-            until = (
+            until = [
                 context.closing.wait(),
                 refused(request, Scope.READ, collection=asked.collection),
                 _replaced(here),
-                _rolled(context, here, coming_from),
-            )
+            ]
+            if found.parted is not None:
+                until.append(_rolled(context, here, coming_from))
             async with aclosing(coming_from.events(until=until)) as coming:
                 async for data in coming:
                     yield data
