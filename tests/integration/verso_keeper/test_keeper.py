@@ -106,7 +106,7 @@ def test_the_keeper_probes_while_no_text_is_embedded(
     assert (record.kind, record.tenant) == (Kind.EMBED, TENANT)
     ledger.leases.commit(lease, b"r", ok=1, errors=0)
     assert ledger.jobs.get(lease.job_id).status is Status.SUCCEEDED
-    assert (tmp_path / "beat").exists()
+    _until((tmp_path / "beat").exists)
     ledger.close()
 
 

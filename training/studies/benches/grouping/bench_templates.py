@@ -12,6 +12,9 @@ A statement is *right* if its lines are exactly one group, *split* if they are s
 own, *merged* otherwise: other statements' lines are among them. Brackets are 95 % bootstrap
 intervals over the systems.
 
+With --url a running platform stores the lines as documents and groups them (``POST /v1/cluster``);
+it must come to as many groups of the same sizes as the worker's code does here.
+
 How alike joined templates are was chosen on every other system, the first included, and never on
 the rest: the means of both halves are given apart.
 """
@@ -24,7 +27,7 @@ import importlib
 import importlib.util
 import lzma
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,9 @@ import numpy as np
 import sheet
 from sklearn.metrics import v_measure_score
 
+from verso_client import Client, Document
+from verso_core.jobs import Precision, SearchMode
+from verso_core.jobs.cluster import ClusterRequest, Method
 from verso_worker.rules.grouping.messages import messages
 from verso_worker.rules.grouping.statements import joined
 from verso_worker.rules.grouping.templates import SIMILAR, WORDS, Miner
@@ -117,6 +123,18 @@ def read(folder: Path, *, contents: bool) -> tuple[list[str], list[str]]:
     return told, [row["EventId"] for row in rows]
 
 
+def sizes_through(client: Client, lines: Sequence[str], *, name: str) -> list[int]:
+    """Return the sizes of the groups that a platform finds, the largest first."""
+    client.create_collection(name, precision=Precision.INT4, search=SearchMode.DENSE)
+    client.ingest(
+        [Document(line, id=str(number)) for number, line in enumerate(lines)], collection=name
+    )
+    asked = ClusterRequest(collection=name, method=Method.TEMPLATES, limit=1000, representatives=0)
+    sizes = [group.size for group in client.cluster(asked).groups]
+    client.delete_collection(name)
+    return sizes
+
+
 def main() -> None:
     """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -124,6 +142,7 @@ def main() -> None:
     parser.add_argument("--contents", action="store_true", help="without headers, as marked")
     parser.add_argument("--similar", type=float, default=SIMILAR)
     parser.add_argument("--words", type=int, default=WORDS)
+    parser.add_argument("--url", help="a platform that groups the lines as well")
     arguments = parser.parse_args()
     paper = sheet.Sheet("templates")
     setting = {"similar": arguments.similar, "words": arguments.words}
@@ -150,12 +169,17 @@ def main() -> None:
             ga, fga, v = accuracy(found, marked)
             row[name] = {"groups": len(set(found)), "ga": ga, "fga": fga, "v": v}
             row[name] |= faults(found, marked)
+            if name == "verso" and arguments.url:
+                with Client(arguments.url) as client:
+                    sizes = sizes_through(client, lines, name=f"templates-{folder.name.lower()}")
+                row["same through the platform"] = sizes == sorted(Counter(found).values())[::-1]
         rows.append(row)
     means: dict[str, dict[str, Any]] = {}
     print("system | statements | " + " | ".join(f"{n}: groups, GA, FGA, V" for n in groupers))
     for row in rows:
         cells = [_cells(row[name]) for name in groupers]
-        print(f"{row['system']} | {row['statements']} | " + " | ".join(cells))
+        through = row.get("same through the platform", "")
+        print(f"{row['system']} | {row['statements']} | " + " | ".join(cells), through)
     for name in groupers:
         means[name] = {
             half: _means([row[name] for row in part])
