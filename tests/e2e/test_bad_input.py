@@ -18,17 +18,9 @@ from verso_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.conftest import Platform
+    pass
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
-        yield client
 
 
 def ingest(http: httpx2.Client, collection: str, *documents: Any) -> list[dict[str, Any]]:
