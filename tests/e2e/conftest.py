@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import psutil
 import pytest
 import redis
@@ -326,9 +325,3 @@ def lines() -> Callable[[int], list[Document]]:
         ]
 
     return make
-
-
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=90.0) as made:
-        yield made

@@ -18,9 +18,17 @@ from verso_core.errors import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterator
+
+    from tests.e2e.conftest import Platform
 
 MIB = 1 << 20
+
+
+@pytest.fixture
+def http(platform: Platform) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
+        yield client
 
 
 def ingest(http: httpx2.Client, collection: str, *documents: Any) -> list[dict[str, Any]]:
