@@ -55,6 +55,26 @@ def test_records_are_grouped_after_their_texts_are_dropped(
         assert member.data == verso.get(member.id, collection=grouped).data
 
 
+def test_a_line_of_several_records_is_one_line_of_its_statement(
+    platform: Platform, verso: Client, collection: str
+) -> None:
+    blocks = " ".join(f"blk_{n}" for n in range(400))
+    lines = [f"deleted {count} blocks: {blocks}" for count in (7, 8, 9)]
+    verso.ingest(
+        [Document(line, id=f"long/{n}") for n, line in enumerate([*lines, "stopped"])],
+        collection=collection,
+    )
+    platform.await_verified(collection, 4)
+    assert verso.records("long/0", collection=collection).records[1:], "one record is no test"
+    found = verso.cluster(
+        ClusterRequest(collection=collection, method=Method.TEMPLATES, representatives=3)
+    )
+    assert (found.records, found.clusters, found.unread) == (4, 2, 0)
+    assert [group.size for group in found.groups] == [3, 1]
+    shown = {member.id for member in found.groups[0].representatives}
+    assert shown == {"long/0#0", "long/1#0", "long/2#0"}
+
+
 def test_groups_are_a_job_that_is_come_back_for(
     platform: Platform, verso: Client, grouped: str
 ) -> None:

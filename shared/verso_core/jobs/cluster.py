@@ -100,7 +100,10 @@ class Group(OpenModel):
 
 
 class Clustered(ItemResult):
-    """The groups of a collection's records, the largest first."""
+    """The groups of a collection's records, the largest first.
+
+    By templates a document is one line, however many records it has.
+    """
 
     records: int
     clusters: int

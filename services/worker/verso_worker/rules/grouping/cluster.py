@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -40,6 +40,7 @@ PAIRS = 10_000
 """Most records whose pairs are all compared; for more a graph of near records is made."""
 
 _PAGE = 256
+_LINE_CHUNKS = 8  # of a longer line the beginning tells which statement wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Cluster:
             groups, alone, unread = self._by_vector(collection, chunks, asked, on_progress)
         groups.sort(key=lambda group: -len(group.members))
         found = Clustered(
-            records=len(chunks),
+            records=sum(len(group.members) for group in groups) + alone + unread,
             clusters=len(groups),
             alone=alone,
             unread=unread,
@@ -177,13 +178,11 @@ class Cluster:
     ) -> tuple[list[_Group], int, int]:
         miner = Miner()
         read: list[tuple[_Member, int]] = []
-        for page in _pages(chunks):
-            texts = self.reader.chunks(collection, page)
-            members = self._members(collection, page)
-            pairs = zip(members, texts, strict=True)
-            there = [(member, text) for member, text in pairs if isinstance(text, bytes)]
-            told = messages([text for _, text in there])
-            read += [(member, miner.add(one)) for (member, _), one in zip(there, told, strict=True)]
+        for page in _pages_of_lines(chunks):
+            lines = _lines(page, self.reader.chunks(collection, page))
+            members = self._members(collection, [first for first, _ in lines])
+            told = messages([line for _, line in lines])
+            read += [(member, miner.add(one)) for member, one in zip(members, told, strict=True)]
         found = miner.templates()
 
         statement = joined(list(dict.fromkeys(found)))
@@ -196,7 +195,7 @@ class Cluster:
             _Group(members, [n for n in shown if n < len(members)], template)
             for template, members in own.items()
         ]
-        return groups, 0, len(chunks) - len(read)
+        return groups, 0, sum(chunk.index == 0 for chunk in chunks) - len(read)
 
     def _describe(self, collection: Collection, group: _Group, asked: ClusterParams) -> Group:
         times = [member.time for member in group.members if member.time is not None]
@@ -247,6 +246,33 @@ def _of_graph(
 def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
     for start in range(0, len(chunks), _PAGE):
         yield chunks[start : start + _PAGE]
+
+
+def _pages_of_lines(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    """Yield the chunks of whole documents, but not those far behind a line's beginning."""
+    page: list[Chunk] = []
+    for chunk in chunks:
+        if chunk.index == 0 and len(page) >= _PAGE:
+            yield page
+            page = []
+        if chunk.index < _LINE_CHUNKS:
+            page.append(chunk)
+    if page:
+        yield page
+
+
+def _lines(
+    chunks: Sequence[Chunk], texts: Sequence[bytes | VersoError]
+) -> list[tuple[Chunk, bytes]]:
+    """Return the first chunk and the text of each document of which every chunk was read."""
+    lines = []
+    both = zip(chunks, texts, strict=True)
+    for _, own in groupby(both, key=lambda one: one[0].document):
+        rows = list(own)
+        parts = [text for _, text in rows if isinstance(text, bytes)]
+        if len(parts) == len(rows):
+            lines.append((rows[0][0], b"".join(parts)))
+    return lines
 
 
 def _point(collection: Collection, chunk: Chunk) -> UUID:
