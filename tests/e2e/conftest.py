@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 import redis
@@ -325,3 +326,9 @@ def lines() -> Callable[[int], list[Document]]:
         ]
 
     return make
+
+
+@pytest.fixture
+def http(platform: Platform) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=platform.url, timeout=90.0) as made:
+        yield made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,18 +17,7 @@ from verso_core.errors import (
     VectorInvalid,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.conftest import Platform
-
 MIB = 1 << 20
-
-
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
-        yield client
 
 
 def ingest(http: httpx2.Client, collection: str, *documents: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -16,12 +15,6 @@ from verso_core.errors import FileUnreadable
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 HANDBOOK = (FILES / "handbook.pdf").read_bytes()
-
-
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
-        yield client
 
 
 def test_a_folder_is_ingested_and_a_second_time_changes_nothing(

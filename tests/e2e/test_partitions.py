@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -46,28 +46,16 @@ def platform(new_platform: Callable[..., Platform], second_ledger: ValkeyServer)
         VERSO_RESULT_INLINE_BYTES="2048",
     )
     made.start()
-    with made.client() as client:
-        assert client.create_collection(PARTED, partitions=4).partitions == 4
-        assert client.create_collection(PARTED, partitions=4).partitions == 4
-        client.create_collection(WHOLE)
+    with made.client() as verso:
+        assert verso.create_collection(PARTED, partitions=4).partitions == 4
+        assert verso.create_collection(PARTED, partitions=4).partitions == 4
+        verso.create_collection(WHOLE)
         for name in (PARTED, WHOLE):
-            report = client.ingest(documents(), collection=name)
+            report = verso.ingest(documents(), collection=name)
             assert report.failed == ()
             assert report.documents == COUNT
             made.await_verified(name, COUNT)
     return made
-
-
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=90.0) as made:
-        yield made
-
-
-@pytest.fixture
-def client(platform: Platform) -> Iterator[Client]:
-    with platform.client() as made:
-        yield made
 
 
 def post(http: httpx2.Client, path: str, body: Any, **headers: str) -> dict[str, Any]:
@@ -77,16 +65,16 @@ def post(http: httpx2.Client, path: str, body: Any, **headers: str) -> dict[str,
     return found
 
 
-def test_partitions_are_spread_over_the_ledgers_and_stand_in_no_list(client: Client) -> None:
-    held = {one.name: one.collections for one in client.ledgers()}
+def test_partitions_are_spread_over_the_ledgers_and_stand_in_no_list(verso: Client) -> None:
+    held = {one.name: one.collections for one in verso.ledgers()}
     assert min(held.values()) >= 2
-    assert {one.name: one.partitions for one in client.collections()} == {
+    assert {one.name: one.partitions for one in verso.collections()} == {
         "default": None, PARTED: 4, WHOLE: None,
     }  # fmt: skip
-    sizes = [client.stats(name).documents for name in partition_names(PARTED, 4)]
+    sizes = [verso.stats(name).documents for name in partition_names(PARTED, 4)]
     assert sum(sizes) == COUNT
     assert min(sizes) > COUNT / 8
-    told, whole = client.stats(PARTED), client.stats(WHOLE)
+    told, whole = verso.stats(PARTED), verso.stats(WHOLE)
     assert (told.documents, told.bytes_text, told.chunks, told.partitions) == (
         COUNT, whole.bytes_text, whole.chunks, 4,
     )  # fmt: skip
@@ -178,7 +166,7 @@ def test_a_list_is_that_of_one_collection_page_by_page(
 
 
 def test_counts_facets_and_the_plain_list_are_those_of_one_collection(
-    http: httpx2.Client, client: Client
+    http: httpx2.Client, verso: Client
 ) -> None:
     where = {"filter": {"field": "topic", "in": ["fan", "disk"]}}
     for path, body in (
@@ -193,7 +181,7 @@ def test_counts_facets_and_the_plain_list_are_those_of_one_collection(
     listed: list[str] = []
     after = None
     while True:
-        page = client.documents(PARTED, after=after)
+        page = verso.documents(PARTED, after=after)
         listed += [row.id for row in page.documents]
         after = page.next_cursor
         if after is None:
@@ -286,13 +274,13 @@ def test_what_needs_one_ledger_is_refused(http: httpx2.Client) -> None:
 
 
 def test_a_partition_moves_and_a_ledger_is_drained_while_served(
-    platform: Platform, client: Client, http: httpx2.Client
+    platform: Platform, verso: Client, http: httpx2.Client
 ) -> None:
     before = platform.read_all(PARTED, [f"d{n:03d}" for n in range(COUNT)])
     answer = http.patch("/v1/ledgers/b", json={"draining": True, "move": True})
     assert answer.status_code == 200, answer.text
     number = 0
-    while {one.name: one.collections for one in client.ledgers()}["b"]:
+    while {one.name: one.collections for one in verso.ledgers()}["b"]:
         number += 1
         assert number < 600
         name = f"m{number % 40}"
@@ -302,18 +290,18 @@ def test_a_partition_moves_and_a_ledger_is_drained_while_served(
         read = http.get(f"/v1/documents/{name}", params={"collection": PARTED})
         assert read.json().get("text") == f"{name} {number}", read.text
     assert platform.read_all(PARTED, [f"d{n:03d}" for n in range(COUNT)]) == before
-    client.drain_ledger("b", draining=False)
+    verso.drain_ledger("b", draining=False)
     places = {partition_of(f"m{n}", 4) for n in range(1, 1 + min(number, 39))}
     assert places
 
 
-def test_a_collection_goes_with_all_its_partitions(client: Client, http: httpx2.Client) -> None:
+def test_a_collection_goes_with_all_its_partitions(verso: Client, http: httpx2.Client) -> None:
     for _ in range(2):
-        client.create_collection("gone", partitions=3)
-        client.ingest([Document(f"t {n}", id=f"g{n}") for n in range(9)], collection="gone")
-        assert client.stats("gone").documents == 9
-        client.delete_collection("gone")
+        verso.create_collection("gone", partitions=3)
+        verso.ingest([Document(f"t {n}", id=f"g{n}") for n in range(9)], collection="gone")
+        assert verso.stats("gone").documents == 9
+        verso.delete_collection("gone")
         assert http.get("/v1/collections/gone").status_code == 404
         assert http.get("/v1/collections/gone.0").status_code == 404
-    client.create_collection("gone")
-    client.delete_collection("gone")
+    verso.create_collection("gone")
+    verso.delete_collection("gone")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -43,10 +43,10 @@ def text(part: int, host: str) -> bytes:
     return ("\n".join(rows) + "\n").encode()
 
 
-def rolled(client: Client, parts: int, timeout_s: float = 60.0) -> None:
+def rolled(verso: Client, parts: int, timeout_s: float = 60.0) -> None:
     """Wait until a collection has so many partitions and writes to the last of them."""
     end = time.monotonic() + timeout_s
-    while client.stats(PARTED).partitions != parts:
+    while verso.stats(PARTED).partitions != parts:
         assert time.monotonic() < end, "it did not roll over"
         time.sleep(0.2)
     time.sleep(3.0)  # the step that ends the old one, and the lists of the gateway
@@ -60,39 +60,27 @@ def platform(new_platform: Callable[..., Platform], second_ledger: ValkeyServer)
         VERSO_RAW_TEXT_RETENTION_S="0",
     )
     made.start()
-    with made.client() as client:
+    with made.client() as verso:
         rule = Rollover(span_s=30 * DAY, max_bytes=2000)
         for _ in range(2):
-            found = client.create_collection(PARTED, kind=CollectionKind.LOGS, rollover=rule)
+            found = verso.create_collection(PARTED, kind=CollectionKind.LOGS, rollover=rule)
             assert (found.partitions, found.rollover) == (1, rule.rule)
-        client.create_collection(WHOLE, kind=CollectionKind.LOGS)
+        verso.create_collection(WHOLE, kind=CollectionKind.LOGS)
         for part in range(PARTS):
             if part:
-                rolled(client, part + 1)
+                rolled(verso, part + 1)
             for name in (PARTED, WHOLE):
                 for host in "ab":
-                    report = client.ingest_lines(
+                    report = verso.ingest_lines(
                         [text(part, host)], collection=name, labels={"host": host}
                     )
                     assert report.lines == LINES
     return made
 
 
-@pytest.fixture
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=platform.url, timeout=90.0) as made:
-        yield made
-
-
-@pytest.fixture
-def client(platform: Platform) -> Iterator[Client]:
-    with platform.client() as made:
-        yield made
-
-
-def read(client: Client, name: str, **asked: object) -> bytes:
+def read(verso: Client, name: str, **asked: object) -> bytes:
     fields = {"collection": name, "limit": 0, "raw": True, **asked}
-    return b"".join(client.lines(LinesRequest.model_validate(fields)))
+    return b"".join(verso.lines(LinesRequest.model_validate(fields)))
 
 
 def get(http: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
@@ -102,10 +90,10 @@ def get(http: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
     return found
 
 
-def test_partitions_lie_on_both_ledgers_and_stand_in_no_list(client: Client) -> None:
-    assert min(one.collections for one in client.ledgers()) >= 2
-    assert {one.name for one in client.collections()} == {"default", PARTED, WHOLE}
-    told, whole = client.stats(PARTED).lines, client.stats(WHOLE).lines
+def test_partitions_lie_on_both_ledgers_and_stand_in_no_list(verso: Client) -> None:
+    assert min(one.collections for one in verso.ledgers()) >= 2
+    assert {one.name for one in verso.collections()} == {"default", PARTED, WHOLE}
+    told, whole = verso.stats(PARTED).lines, verso.stats(WHOLE).lines
     assert told is not None
     assert whole is not None
     assert told.lines == whole.lines == PARTS * 2 * LINES
@@ -113,20 +101,20 @@ def test_partitions_lie_on_both_ledgers_and_stand_in_no_list(client: Client) -> 
 
 
 @pytest.mark.parametrize("host", "ab")
-def test_every_byte_comes_back_in_order(client: Client, host: str) -> None:
+def test_every_byte_comes_back_in_order(verso: Client, host: str) -> None:
     where = {"field": "host", "eq": host}
     expected = b"".join(text(part, host) for part in range(PARTS))
-    assert read(client, PARTED, filter=where) == expected
-    newest = read(client, PARTED, filter=where, order="newest").splitlines()
+    assert read(verso, PARTED, filter=where) == expected
+    newest = read(verso, PARTED, filter=where, order="newest").splitlines()
     assert newest == expected.splitlines()[::-1]
-    assert read(client, PARTED) == read(client, WHOLE)
+    assert read(verso, PARTED) == read(verso, WHOLE)
 
 
-def test_pages_hold_every_line_once(client: Client) -> None:
+def test_pages_hold_every_line_once(verso: Client) -> None:
     seen: list[str] = []
     asked: dict[str, object] = {"raw": False, "limit": 700, "order": "newest"}
     while True:
-        rows = [json.loads(row) for row in read(client, PARTED, **asked).splitlines()]
+        rows = [json.loads(row) for row in read(verso, PARTED, **asked).splitlines()]
         seen += [row["id"] for row in rows if "id" in row]
         if "next_cursor" not in rows[-1]:
             break
@@ -135,23 +123,23 @@ def test_pages_hold_every_line_once(client: Client) -> None:
     assert {int(one.partition(":")[0]) // STREAMS for one in seen} == set(range(PARTS))
 
 
-def test_a_line_is_read_by_its_id(client: Client) -> None:
+def test_a_line_is_read_by_its_id(verso: Client) -> None:
     for part in range(PARTS):
         lines = text(part, "a").splitlines()
-        assert client.get(f"{part * STREAMS}:7", collection=PARTED).data == lines[7]
+        assert verso.get(f"{part * STREAMS}:7", collection=PARTED).data == lines[7]
     with pytest.raises(DocumentUnknown):
-        client.get(f"{9 * STREAMS}:7", collection=PARTED)
+        verso.get(f"{9 * STREAMS}:7", collection=PARTED)
 
 
-def test_times_choose_lines_of_any_partition(client: Client) -> None:
+def test_times_choose_lines_of_any_partition(verso: Client) -> None:
     span = {"from": START + 1.5 * DAY, "to": START + 2.5 * DAY}
-    assert read(client, PARTED, **span) == read(client, WHOLE, **span) != b""
+    assert read(verso, PARTED, **span) == read(verso, WHOLE, **span) != b""
 
 
 @pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.SPARSE, SearchMode.HYBRID])
-def test_a_search_finds_each_statement_once(client: Client, mode: SearchMode) -> None:
+def test_a_search_finds_each_statement_once(verso: Client, mode: SearchMode) -> None:
     parted, whole = (
-        client.search("disk cannot write a block", collection=name, mode=mode)
+        verso.search("disk cannot write a block", collection=name, mode=mode)
         for name in (PARTED, WHOLE)
     )
     best, other = parted.hits[0], whole.hits[0]
@@ -163,14 +151,14 @@ def test_a_search_finds_each_statement_once(client: Client, mode: SearchMode) ->
     statements = [hit.statement for hit in parted.hits]
     assert len(statements) == len(set(statements))
     assert best.statement_id is not None
-    rows = read(client, PARTED, statement=best.statement_id).splitlines()
+    rows = read(verso, PARTED, statement=best.statement_id).splitlines()
     assert len(rows) == best.count
 
 
-def test_a_search_by_a_value_finds_its_line(client: Client) -> None:
+def test_a_search_by_a_value_finds_its_line(verso: Client) -> None:
     for part in range(PARTS):
         asked = f"part{part}: finished the nightly report number 250"
-        [hit] = client.search(asked, collection=PARTED, lines=True, limit=1).hits
+        [hit] = verso.search(asked, collection=PARTED, lines=True, limit=1).hits
         assert f"part{part}: finished" in (hit.text or "")
         assert (hit.text or "").endswith("number 250")
 
@@ -224,7 +212,7 @@ def test_one_statement_is_asked_by_the_id_that_was_told(http: httpx2.Client) -> 
         assert found["statements"] == [row]
 
 
-def test_lines_are_listed_counted_and_deleted(client: Client, http: httpx2.Client) -> None:
+def test_lines_are_listed_counted_and_deleted(verso: Client, http: httpx2.Client) -> None:
     count = http.post(f"/v1/collections/{PARTED}/documents/count", json={}).json()
     assert count["documents"] == PARTS * 2 * LINES
     seen: list[str] = []
@@ -238,13 +226,13 @@ def test_lines_are_listed_counted_and_deleted(client: Client, http: httpx2.Clien
     assert len(seen) == len(set(seen)) == PARTS * 2 * LINES
 
 
-def test_what_needs_one_ledger_is_refused(client: Client, http: httpx2.Client) -> None:
+def test_what_needs_one_ledger_is_refused(verso: Client, http: httpx2.Client) -> None:
     with pytest.raises(KindUnsupported):
-        client.create_collection("x", kind=CollectionKind.LOGS, partitions=2)
+        verso.create_collection("x", kind=CollectionKind.LOGS, partitions=2)
     with pytest.raises(KindUnsupported):
-        client.create_collection("x", rollover=Rollover())
+        verso.create_collection("x", rollover=Rollover())
     with pytest.raises(PartitionedUnsupported, match="partitions by time"):
-        client.ingest([Document("a text", id="a")], collection=PARTED)
+        verso.ingest([Document("a text", id="a")], collection=PARTED)
     for path, body in (
         ("/v1/cluster", {"collection": PARTED}),
         ("/v1/logs/query", {"collection": PARTED, "question": "disk"}),
@@ -266,46 +254,46 @@ def rolled_at_home(platform: Platform) -> set[str]:
 
 
 def test_partitions_move_while_lines_come_in(
-    client: Client, http: httpx2.Client, platform: Platform
+    verso: Client, http: httpx2.Client, platform: Platform
 ) -> None:
     where = {"field": "host", "eq": "moving"}
     sent = b""
     answer = http.patch("/v1/ledgers/b", json={"draining": True, "move": True})
     assert answer.status_code == 200, answer.text
     number, end = 0, time.monotonic() + 90.0
-    while {one.name: one.collections for one in client.ledgers()}["b"]:
+    while {one.name: one.collections for one in verso.ledgers()}["b"]:
         number += 1
         assert time.monotonic() < end, "a partition does not move"
         time.sleep(0.1)
         if number == 5:
             platform.kill("keeper")
         line = b"moving line %d\n" % number
-        client.ingest_lines([line], collection=PARTED, labels={"host": "moving"})
+        verso.ingest_lines([line], collection=PARTED, labels={"host": "moving"})
         sent += line
-    assert read(client, PARTED, filter=where) == sent
+    assert read(verso, PARTED, filter=where) == sent
     expected = b"".join(text(part, "a") for part in range(PARTS))
-    assert read(client, PARTED, filter={"field": "host", "eq": "a"}) == expected
+    assert read(verso, PARTED, filter={"field": "host", "eq": "a"}) == expected
     assert rolled_at_home(platform) >= {f"{PARTED}.{part}" for part in range(PARTS - 1)}
-    client.drain_ledger("b", draining=False)
+    verso.drain_ledger("b", draining=False)
     done = http.post(
         f"/v1/collections/{PARTED}/documents/delete",
         json={"filter": where},
         headers={"Prefer": "wait=60"},
     )
     assert done.json()["deleted"] == number
-    assert read(client, PARTED, filter=where) == b""
+    assert read(verso, PARTED, filter=where) == b""
 
 
-def test_retention_drops_the_oldest_partitions(client: Client) -> None:
+def test_retention_drops_the_oldest_partitions(verso: Client) -> None:
     days = (time.time() - START) / DAY - 2.1  # the lines of two days are past their time
-    assert client.change_collection(PARTED, retention_days=days).retention_days == days
+    assert verso.change_collection(PARTED, retention_days=days).retention_days == days
     end = time.monotonic() + 60.0
-    while (told := client.stats(PARTED).lines) is None or told.lines != 2 * 2 * LINES:
+    while (told := verso.stats(PARTED).lines) is None or told.lines != 2 * 2 * LINES:
         assert time.monotonic() < end, "nothing was dropped"
         time.sleep(0.2)
     expected = b"".join(text(part, "a") for part in range(2, PARTS))
-    assert read(client, PARTED, filter={"field": "host", "eq": "a"}) == expected
+    assert read(verso, PARTED, filter={"field": "host", "eq": "a"}) == expected
     with pytest.raises(DocumentUnknown):
-        client.get("0:7", collection=PARTED)
-    client.delete_collection(PARTED)
-    assert {one.name for one in client.collections()} == {"default", WHOLE}
+        verso.get("0:7", collection=PARTED)
+    verso.delete_collection(PARTED)
+    assert {one.name for one in verso.collections()} == {"default", WHOLE}

@@ -83,7 +83,7 @@ class Look:
             self.page.screenshot(path=Path(folder) / f"{name}-{self.theme}-{self.width}.png")
 
     def accessible(self) -> None:
-        """Check the page by axe, as WCAG 2.2 AA, once nothing on it is pale for being out of date."""
+        """Check the page by axe, as WCAG 2.2 AA, once what is out of date has gone."""
         expect(self.page.locator(".stale")).to_have_count(0)
         found = Axe().run(self.page, options={"runOnly": AXE_TAGS, "resultTypes": ["violations"]})
         assert not found.response["violations"], found.generate_report()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.conftest import ValkeyServer
+from tests.integration.verso_keeper.settling import settle
 from tests.wire import Item, cut, read_slice
 
 from verso_core.errors import CollectionBusy, CollectionUnknown
@@ -293,16 +294,7 @@ class World:
 
     def settle(self) -> None:
         """Let workers do all that was accepted."""
-        for _ in range(3000):
-            waits = sum(
-                depth.queued + depth.delayed + depth.running
-                for ledger in self.ledgers.values()
-                for depth in ledger.maintenance.depths().values()
-            )
-            if not waits:
-                return
-            self.work()
-        raise AssertionError("work does not end")
+        settle(self.ledgers.values(), self.work)
 
     def check(self) -> None:
         """Compare what the collection's ledger holds with what was accepted."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import zstandard
 from tests.conftest import ValkeyServer
+from tests.integration.verso_keeper.settling import settle
 from tests.wire import Item, cut, read_slice
 
 from verso_core.errors import CollectionBusy, CollectionUnknown
@@ -251,16 +252,7 @@ class World:
 
     def settle(self) -> None:
         """Let workers do all that was accepted."""
-        for _ in range(5000):
-            waits = sum(
-                depth.queued + depth.delayed + depth.running
-                for ledger in self.ledgers.values()
-                for depth in ledger.maintenance.depths().values()
-            )
-            if not waits:
-                return
-            self.work()
-        raise AssertionError("work does not end")
+        settle(self.ledgers.values(), self.work)
 
     def stands(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Return the partitions that are served, those that are missing, and which takes lines."""

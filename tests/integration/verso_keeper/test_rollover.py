@@ -1,4 +1,4 @@
-"""Log collections roll over while lines come in: none is lost or doubled, whoever ends where."""
+"""Log collections roll over while lines arrive and keepers die: no line is lost or doubled."""
 
 from __future__ import annotations
 
