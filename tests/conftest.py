@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -245,11 +246,20 @@ def _memory() -> Path | None:
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 1 << 30 else None
 
 
+@contextmanager
+def server_folder() -> Iterator[Path]:
+    """Make a folder for a server.
+
+    A busy disk syncs for seconds now and then, and a gateway gives its ledger 1.5 s.
+    """
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def _shared_valkey(valkey_binary: str) -> Iterator[ValkeyServer]:
-    # A busy disk syncs for seconds now and then, and a gateway gives its ledger 1.5 s.
-    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
-        server = ValkeyServer(valkey_binary, Path(folder), {})
+    with server_folder() as folder:
+        server = ValkeyServer(valkey_binary, folder, {})
         yield server
         server.stop()
 
@@ -263,18 +273,15 @@ def valkey_url(_shared_valkey: ValkeyServer) -> str:
 
 
 @pytest.fixture
-def valkey_server(
-    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., ValkeyServer]]:
+def valkey_server(valkey_binary: str) -> Iterator[Callable[..., ValkeyServer]]:
     """Start servers of the test's own: ``valkey_server(appendfsync="everysec")``."""
-    started: list[ValkeyServer] = []
+    with ExitStack() as stack:
 
-    def start(**flags: str) -> ValkeyServer:
-        named = {name.replace("_", "-"): value for name, value in flags.items()}
-        server = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("valkey"), named)
-        started.append(server)
-        return server
+        def start(**flags: str) -> ValkeyServer:
+            named = {name.replace("_", "-"): value for name, value in flags.items()}
+            folder = stack.enter_context(server_folder())
+            server = ValkeyServer(valkey_binary, folder, named)
+            stack.callback(server.kill)
+            return server
 
-    yield start
-    for server in started:
-        server.kill()
+        yield start

@@ -22,7 +22,7 @@ import httpx2
 import psutil
 import pytest
 import redis
-from tests.conftest import ValkeyServer
+from tests.conftest import ValkeyServer, server_folder
 from typer.testing import CliRunner
 
 from verso_client import Client, Document, Retries
@@ -238,13 +238,12 @@ def new_platform(
 
 
 @pytest.fixture(scope="module")
-def second_ledger(
-    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ValkeyServer]:
+def second_ledger(valkey_binary: str) -> Iterator[ValkeyServer]:
     """A server that a platform may have as its second ledger."""
-    made = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("second"), {})
-    yield made
-    made.kill()
+    with server_folder() as folder:
+        made = ValkeyServer(valkey_binary, folder, {})
+        yield made
+        made.kill()
 
 
 @pytest.fixture(scope="session")

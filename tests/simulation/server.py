@@ -28,15 +28,17 @@ class Server:
     def __init__(self, binary: str, folder: Path) -> None:
         self.clock = Clock(folder)
         self._socket = folder / "ledger.sock"
+        self.url = f"unix://{self._socket}"
         self._argv = [
             binary, "--port", "0", "--unixsocket", str(self._socket), "--save", "",
             "--appendonly", "no", "--hash-max-listpack-entries", "128",
             "--hash-max-listpack-value", "1024", "--daemonize", "no",
         ]  # fmt: skip
         self._folder = folder
+        self._now = START_MS
 
     def __enter__(self) -> Self:
-        self.clock.set_ms(START_MS)
+        self.clock.set_ms(self._now)
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._argv, env=self.clock.settings, cwd=self._folder, stdout=log, stderr=log
@@ -54,9 +56,14 @@ class Server:
 
     def set_ms(self, now: int) -> None:
         """Set the time, and wait until scripts see it: a server looks at its clock once a ms."""
+        self._now = now
         self.clock.set_ms(now)
         while self.client.eval(_TIME, 0) != now:
             time.sleep(0.0003)
+
+    def pass_s(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.set_ms(self._now + round(seconds * 1000))
 
     def __exit__(
         self,

@@ -77,7 +77,7 @@ class World:
         """Return a world whose collection is on the home ledger."""
         rules = Policy(gc_delay_ms=0, sweep_buckets=1000)
         ledgers = {
-            name: Ledger(connect(one.url, timeout_s=5.0), policy=rules, name=name)
+            name: Ledger(connect(one.url, timeout_s=30.0), policy=rules, name=name)
             for name, one in servers.items()
         }
         made = Collection.model_validate(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from verso_core.jobs import Kind, Queue, Status
 from verso_keeper.periodic import TENANT
 from verso_keeper.wakeup import WakeupSender
 from verso_ledger import Ledger, NewJob
+from verso_standalone.valkey import free_port
 
 
 def _until(fact: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
@@ -113,9 +113,7 @@ def test_the_keeper_probes_while_no_text_is_embedded(
 def test_a_scrape_shows_the_queues(
     valkey_url: str, keeper: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     ledger = Ledger.from_url(valkey_url)
     ledger.jobs.accept(_job())
     ledger.liveness.note_embed()
@@ -144,6 +142,7 @@ def test_the_keeper_outlives_a_restart_of_redis_and_says_so_once(
     _until(lambda: "reap waits" in (tmp_path / "log").read_text())
     time.sleep(3)
     server.start()
+    _until(lambda: "reap resumed" in (tmp_path / "log").read_text())
     ledger = Ledger.from_url(server.url)
     ledger.jobs.accept(_job())
     ledger.leases.claim(Queue.BULK, owner="killed", lease_s=0.5)

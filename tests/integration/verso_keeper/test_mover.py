@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.conftest import ValkeyServer
+from tests.conftest import ValkeyServer, server_folder
 from tests.integration.verso_keeper.moving import (
     LABELS,
     NAME,
@@ -38,17 +38,15 @@ KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
 
 
 @pytest.fixture(scope="module")
-def servers(
-    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, ValkeyServer]]:
+def servers(valkey_binary: str) -> Iterator[dict[str, ValkeyServer]]:
     flags = {"appendfsync": "everysec"}  # many steps, and no server is killed
-    made = {
-        name: ValkeyServer(valkey_binary, tmp_path_factory.mktemp(name), flags)
-        for name in ("home", "b")
-    }
-    yield made
-    for one in made.values():
-        one.kill()
+    with ExitStack() as stack:
+        made = {}
+        for name in ("home", "b"):
+            folder = stack.enter_context(server_folder())
+            made[name] = ValkeyServer(valkey_binary, folder, flags)
+            stack.callback(made[name].kill)
+        yield made
 
 
 @pytest.fixture
@@ -231,16 +229,16 @@ def test_writes_are_accepted_again_if_the_keeper_dies_behind_the_fence(
         raise Crashed
 
     with pytest.raises(Crashed):
-        here.mover("home", sleep=die, fence_s=0.5).step()
+        here.mover("home", sleep=die, fence_s=600.0).step()
     with pytest.raises(CollectionBusy):
         home.jobs.accept(here.job(b"refused", "d2"))
     read = here.job(b"", "d1", kind=Kind.RECONSTRUCT)
     home.jobs.accept(read)  # reads go on
-    time.sleep(0.6)
+    home.moves.scripts.client.hset("verso:shut", f"n:{NAME}", "f 1")  # the fence's time is over
     home.jobs.accept(here.job(b"taken", "d2"))
     here.texts |= {"d1": b"open", "d2": b"taken"}
     here.check()
-    here.now += 60.0
+    here.now += 1000.0
     assert run_to_end(here, "home").stage is MoveStage.DONE
     here.check()
 

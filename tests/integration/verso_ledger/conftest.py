@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from tests.chaos.clock import Clock
+from tests.simulation.server import Server
 from tests.wire import Item, cut
 
 from verso_core.jobs import Collection, Kind, Precision, Queue, TextPolicy
 from verso_core.record import Codec, Entry, Record
 from verso_ledger import Ledger, NewJob
+
+
+@pytest.fixture(scope="module")
+def server(valkey_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose clock the tests of a file set."""
+    if (lacks := Clock.lacks()) is not None:
+        if os.environ.get("CI"):
+            pytest.fail(lacks)
+        pytest.skip(lacks)
+    with Server(valkey_binary, tmp_path_factory.mktemp("timed")) as found:
+        yield found
+
+
+@pytest.fixture
+def timed_url(server: Server) -> str:
+    """URL of an empty server whose time stands still but for what a test lets pass."""
+    server.client.flushall()
+    return server.url
+
+
+@pytest.fixture
+def pass_s(server: Server) -> Callable[[float], None]:
+    """Let time pass for that server: ``pass_s(seconds)``."""
+    return server.pass_s
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable
 from verso_core.jobs import Collection, Queue, Status
 from verso_ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
 from verso_ledger.connection import connect_async
+from verso_ledger.events import job_events
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -32,23 +33,32 @@ def _work_off(ledger: Ledger, slices: int) -> None:
         ledger.leases.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
 
 
+async def _subscribed(front: AsyncLedger, waiters: int) -> None:
+    """Wait until so many callers wait for their jobs, and hear of them."""
+    events = front._events
+    while (  # noqa: ASYNC110 - they tell nobody
+        not events.connected or sum(map(len, events._end_waiters.values())) < waiters
+    ):
+        await asyncio.sleep(0.01)
+
+
 async def test_wait_returns_as_soon_as_the_job_has_ended(
-    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(job_events, "POLL_SUBSCRIBED_S", 3600.0)  # nobody looks, all are told
     job_id = (await front.accept(new_job())).job_id
-    waiting = asyncio.create_task(front.wait(job_id, 20))
-    await asyncio.sleep(0.3)  # the subscription stands, so the next look would be in five seconds
+    waiting = asyncio.create_task(front.wait(job_id, 3600))
+    await _subscribed(front, 1)
+    await asyncio.sleep(0.3)  # what was asked before the subscription stood has been answered
     assert not waiting.done()
-    started = time.monotonic()
     await asyncio.to_thread(_work_off, ledger, 1)
-    assert (await waiting).status is Status.SUCCEEDED
-    assert time.monotonic() - started < 4
+    assert (await asyncio.wait_for(waiting, 60)).status is Status.SUCCEEDED
 
 
 async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: str) -> None:
-    """Each answer takes 0.2 of the second allowed, so the seventh comes after more than it."""
-    client = connect_async(valkey_url, timeout_s=1.0, connections=1)
-    asked = [cast("Any", client.blpop(["nothing"], timeout=0.2)) for _ in range(7)]
+    """Each answer takes 0.6 of the 3 seconds allowed, so the seventh comes after more than them."""
+    client = connect_async(valkey_url, timeout_s=3.0, connections=1)
+    asked = [cast("Any", client.blpop(["nothing"], timeout=0.6)) for _ in range(7)]
     assert await asyncio.gather(*asked) == [None] * 7
     await client.aclose()
 
@@ -56,10 +66,10 @@ async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: s
 async def test_an_answer_that_came_while_this_process_stood_still_is_asked_for_again(
     valkey_url: str,
 ) -> None:
-    client = connect_async(valkey_url, timeout_s=0.5, connections=1)
+    client = connect_async(valkey_url, timeout_s=2.0, connections=1)
     asked = asyncio.ensure_future(cast("Any", client.blpop(["nothing"], timeout=0.2)))
     await asyncio.sleep(0.1)
-    time.sleep(1.0)  # noqa: ASYNC251 - as on a busy machine
+    time.sleep(2.5)  # noqa: ASYNC251 - as on a busy machine
     assert await asked is None
     await client.aclose()
 
@@ -76,8 +86,8 @@ async def test_many_waiters_share_one_subscription(
     front: AsyncLedger, ledger: Ledger, new_job: Jobs
 ) -> None:
     job_ids = [(await front.accept(new_job())).job_id for _ in range(20)]
-    waiting = [asyncio.create_task(front.wait(job_id, 20)) for job_id in job_ids for _ in range(3)]
-    await asyncio.sleep(0.3)
+    waiting = [asyncio.create_task(front.wait(job_id, 600)) for job_id in job_ids for _ in range(3)]
+    await _subscribed(front, 60)
     await asyncio.to_thread(_work_off, ledger, 20)
     assert {record.status for record in await asyncio.gather(*waiting)} == {Status.SUCCEEDED}
     channels = await front._redis.pubsub_numsub("verso:news")
@@ -197,8 +207,8 @@ async def test_a_waiter_outlives_a_restart_of_the_server(
     server = valkey_server()
     front, ledger = AsyncLedger.from_url(server.url), Ledger.from_url(server.url)
     job_id = (await front.accept(new_job())).job_id
-    waiting = asyncio.create_task(front.wait(job_id, 30))
-    await asyncio.sleep(0.3)
+    waiting = asyncio.create_task(front.wait(job_id, 600))
+    await _subscribed(front, 1)
     await asyncio.to_thread(server.kill)
     await asyncio.to_thread(server.start)
     await asyncio.to_thread(_work_off, ledger, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,8 +23,15 @@ from verso_ledger import (
 from verso_ledger.keys import key
 
 Jobs = Callable[..., NewJob]
+Time = Callable[[float], None]
 Collections = Callable[..., Collection]
 Entries = Callable[..., bytes]
+
+
+@pytest.fixture
+def valkey_url(timed_url: str) -> str:
+    """The server whose time tests let pass: what is not due yet stays so on a busy machine."""
+    return timed_url
 
 
 @pytest.fixture
@@ -77,13 +83,13 @@ def test_a_committed_entry_is_there_and_waits_to_be_verified(
 
 
 def test_settling_delays_the_verify_phase(
-    store: Ledger, claim: Callable[..., Lease], new_entry: Entries
+    store: Ledger, claim: Callable[..., Lease], new_entry: Entries, pass_s: Time
 ) -> None:
     lease = claim()
     writes = [DocumentWrite("c", "d0", new_entry(lease.seq))]
     store.leases.commit(lease, b"r", ok=2, errors=0, documents=writes, verify_delay_s=1.0)
     assert store.leases.claim(Queue.SCRUB, owner="w") == []
-    time.sleep(1.05)
+    pass_s(1.05)
     assert len(store.leases.claim(Queue.SCRUB, owner="w")) == 1
 
 
@@ -94,6 +100,7 @@ def test_verified_marks_the_entries_and_drops_the_texts_after_the_grace(
     new_entry: Entries,
     raw: redis.Redis,
     size: int,
+    pass_s: Time,
 ) -> None:
     lease = claim()
     _write(store, lease, DocumentWrite("c", "d0", new_entry(lease.seq, b"p" * size)))
@@ -106,7 +113,7 @@ def test_verified_marks_the_entries_and_drops_the_texts_after_the_grace(
     assert entry.records[0].payload == b"p" * size
     assert raw.exists(key("payload", lease.slice_id)) == 1
     assert store.maintenance.drop_due() == 0
-    time.sleep(1.05)
+    pass_s(1.05)
     assert store.maintenance.drop_due() == 1
     assert raw.exists(key("payload", lease.slice_id)) == 0
     assert raw.ttl(key("slice", lease.slice_id)) > 0
@@ -196,14 +203,14 @@ def test_a_replaced_entry_is_discarded_with_its_bytes(
 
 
 def test_garbage_that_was_not_reported_done_comes_again(
-    store: Ledger, claim: Callable[..., Lease], new_entry: Entries
+    store: Ledger, claim: Callable[..., Lease], new_entry: Entries, pass_s: Time
 ) -> None:
     lease = claim()
     _write(store, lease, DocumentWrite("c", "d0", new_entry(lease.seq)))
     gone = claim(Kind.DELETE)
     _write(store, gone, DocumentDelete("c", "d0"))
     assert len(store.maintenance.gc_take(lease_s=0.01)) == 1
-    time.sleep(0.02)
+    pass_s(0.02)
     assert len(store.maintenance.gc_take()) == 1
 
 
@@ -445,7 +452,7 @@ def hasty(valkey_url: str) -> Iterator[Ledger]:
 
 
 def test_room_that_was_made_for_a_collection_in_vain_is_garbage(
-    hasty: Ledger, new_collection: Collections
+    hasty: Ledger, new_collection: Collections, pass_s: Time
 ) -> None:
     rooms: list[str] = []
 
@@ -455,7 +462,7 @@ def test_room_that_was_made_for_a_collection_in_vain_is_garbage(
 
     with pytest.raises(KeyboardInterrupt):
         hasty.documents.collection_put(new_collection("d"), prepare=ends)
-    time.sleep(0.55)
+    pass_s(0.55)
     kept = hasty.documents.collection_put(
         new_collection("d"), prepare=lambda made: rooms.append(made.name)
     )
@@ -465,13 +472,13 @@ def test_room_that_was_made_for_a_collection_in_vain_is_garbage(
 
 
 def test_who_takes_too_long_to_make_room_makes_it_again(
-    hasty: Ledger, new_collection: Collections
+    hasty: Ledger, new_collection: Collections, pass_s: Time
 ) -> None:
     rooms: list[str] = []
 
     def slow(made: Collection) -> None:
         rooms.append(made.name)
-        time.sleep(0.55 if len(rooms) == 1 else 0)
+        pass_s(0.55 if len(rooms) == 1 else 0)
 
     kept = hasty.documents.collection_put(new_collection("d"), prepare=slow)
     assert rooms == ["d", kept.name]

@@ -65,7 +65,7 @@ def test_a_commit_whose_reply_a_kill_swallowed_is_done_or_repeatable(
     valkey_server: Callable[..., Any], new_job: Jobs
 ) -> None:
     server = valkey_server()
-    ledger = Ledger(connect(server.url, timeout_s=2.0, retries=0))
+    ledger = Ledger(connect(server.url, timeout_s=30.0, retries=0))
     for _ in range(8):
         job_id = ledger.jobs.accept(new_job()).job_id
         (lease,) = ledger.leases.claim(Queue.INTERACTIVE, owner="w", lease_s=60)

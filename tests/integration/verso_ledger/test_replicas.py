@@ -13,7 +13,7 @@ from tests.wire import Item, cut
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Kind, Queue
-from verso_ledger import AsyncLedger, Commit, Ledger, NewJob
+from verso_ledger import AsyncLedger, Commit, Ledger, NewJob, scripts
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
 from verso_ledger.models import Finished
@@ -37,6 +37,17 @@ def follow(primary: ValkeyServer, start: Start) -> ValkeyServer:
         while not raw.wait(1, 100):
             assert time.monotonic() < until
     return replica
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Say how long a step waits for replicas; else a busy machine has eight seconds."""
+
+    def wait(seconds: float) -> None:
+        monkeypatch.setattr(scripts, "_WAIT_MS", round(1000 * seconds))
+
+    wait(8.0)  # less than the ledger's clients wait for an answer
+    return wait
 
 
 @pytest.fixture
@@ -64,10 +75,11 @@ def test_what_is_acknowledged_is_with_the_replica(
 
 
 def test_a_step_is_refused_until_a_replica_has_it_also_when_it_is_repeated(
-    pair: tuple[ValkeyServer, ValkeyServer], ledger: Ledger
+    pair: tuple[ValkeyServer, ValkeyServer], ledger: Ledger, patience: Callable[[float], None]
 ) -> None:
     ledger.jobs.accept(new_job("a"))
     pair[1].pause()
+    patience(1.0)
     for _ in range(2):  # the second attempt writes nothing: its own connection has nothing to await
         with pytest.raises(LedgerUnavailable, match="expected 1 replicas"):
             ledger.jobs.accept(new_job("b"))
@@ -76,32 +88,36 @@ def test_a_step_is_refused_until_a_replica_has_it_also_when_it_is_repeated(
     assert ledger.jobs.get("a" * 32).n_ok == 0  # reads go on
     assert ledger.maintenance.depths()[Queue.BULK].queued >= 0
     pair[1].resume()
+    patience(8.0)
     assert ledger.jobs.accept(new_job("b")).job_id == "b" * 32
 
 
 async def test_a_gateway_acknowledges_nothing_without_its_replica(
-    pair: tuple[ValkeyServer, ValkeyServer],
+    pair: tuple[ValkeyServer, ValkeyServer], patience: Callable[[float], None]
 ) -> None:
-    ledger = AsyncLedger.from_url(pair[0].url, replicas=1)
+    ledger = AsyncLedger.from_url(pair[0].url, replicas=1, timeout_s=10.0)
     try:
         assert (await ledger.accept(new_job("a"))).job_id == "a" * 32
         hook = await ledger.webhooks.add("t", "https://example.org/")
         pair[1].pause()
+        patience(1.0)
         with pytest.raises(LedgerUnavailable):
             await ledger.accept(new_job("b"))
         with pytest.raises(LedgerUnavailable):
             await ledger.webhooks.remove("t", hook.id)
         pair[1].resume()
+        patience(8.0)
         assert (await ledger.accept(new_job("b"))).job_id == "b" * 32
     finally:
         await ledger.close()
 
 
 def test_a_number_that_no_replica_has_is_not_returned_as_reached(
-    pair: tuple[ValkeyServer, ValkeyServer], ledger: Ledger
+    pair: tuple[ValkeyServer, ValkeyServer], ledger: Ledger, patience: Callable[[float], None]
 ) -> None:
     reached = ledger.epoch.current()
     pair[1].pause()
+    patience(1.0)
     with closing(Ledger.from_url(pair[0].url)) as alone:
         alone.jobs.accept(new_job("a"))
         assert alone.epoch.current().seq > reached.seq

@@ -5,12 +5,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from tests.chaos.clock import Clock
 from tests.simulation.check import leftovers
 from tests.simulation.server import Server
 from tests.simulation.world import World, Wrong
@@ -84,17 +79,6 @@ MUTANTS = {
         "if true then",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def server(valkey_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Yield a server whose clock the tests set."""
-    if (lacks := Clock.lacks()) is not None:
-        if os.environ.get("CI"):
-            pytest.fail(lacks)
-        pytest.skip(lacks)
-    with Server(valkey_binary, Path(tmp_path_factory.mktemp("simulation"))) as found:
-        yield found
 
 
 def test_a_ledger_is_as_its_model_says_after_any_interleaving(server: Server) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from fastapi.sse import ServerSentEvent
+from tests.support.clock import run_by_own_clock
 
 from verso_core.errors import QueueFull, RequestInvalid
 from verso_gateway import events
@@ -51,12 +52,13 @@ async def test_an_error_is_the_last_event_of_a_result_in_parts() -> None:
     assert len(found) == 2
 
 
-async def test_a_comment_comes_where_no_part_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_PING_S", 0.01)
-    coming = events.parts(_parts("end", pause_s=0.05), until=[asyncio.Event().wait()])
-    found = [data async for data in coming]
-    assert found[0].startswith(b": ")
-    assert found[-1].startswith(b"event: end")
+def test_a_comment_comes_where_no_part_does() -> None:
+    async def run() -> None:
+        coming = events.parts(_parts("end", pause_s=40), until=[asyncio.Event().wait()])
+        found = [data async for data in coming]
+        assert [data[:7] for data in found] == [b": ping\n", b": ping\n", b"event: "]
+
+    run_by_own_clock(run())
 
 
 async def test_a_result_in_parts_ends_where_the_gateway_stops() -> None:

@@ -66,7 +66,7 @@ def _ended() -> Iterator[None]:
     for bounds in (BOUNDS, SMALL):
         with process(bounds) as running:
             assert running.poll() is None
-            running.communicate(b"", timeout=20)
+            running.communicate(b"", timeout=60)
             assert running.returncode == 0
     process.cache_clear()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import psutil
@@ -56,25 +55,26 @@ async def test_a_process_ends_when_no_file_comes_and_another_reads_the_next() ->
 
 
 async def test_the_loop_goes_on_while_a_file_is_read_and_others_wait_for_a_place() -> None:
-    pool = extractors(seconds=1.0)
+    pool = extractors(seconds=60.0)
     await pool.read(HANDBOOK)
     slow = asyncio.create_task(pool.read(SLOW))
-    longest = 0.0
-    while not slow.done():
-        began = time.monotonic()
+    for _ in range(20):
         await asyncio.sleep(0.01)
-        longest = max(longest, time.monotonic() - began)
-    with pytest.raises(FileTooLarge):
-        await slow
-    assert longest < 0.9  # a loop that waits for the file waits a second
-    blocked = asyncio.create_task(pool.read(SLOW))
-    await asyncio.sleep(0.01)
+    assert not slow.done()  # it would be, had the loop waited for the file
     pool._bounds = Bounds(0.1, 1 << 30)
     with pytest.raises(QueueFull):
         await pool.read(HANDBOOK)
-    with pytest.raises(FileTooLarge):
-        await blocked
     assert len(processes()) == 1
+    slow.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await slow
+
+
+async def test_a_file_that_takes_too_long_is_given_up() -> None:
+    pool = extractors(seconds=1.0)
+    with pytest.raises(FileTooLarge, match="within 1 s"):
+        await pool.read(SLOW)
+    assert len(processes()) == 1  # it reads the next one
     await pool.close()
 
 
@@ -86,7 +86,7 @@ async def test_a_process_that_ends_costs_its_file_alone() -> None:
     running.wait()
     assert (await pool.read(HANDBOOK)).paged
     slow = asyncio.create_task(pool.read(SLOW))
-    for _ in range(2):  # the idle one, and the one that has the file alone
+    while not slow.done():  # the idle one, and the one that has the file alone
         await asyncio.sleep(0.3)
         for one in processes():
             one.kill()
@@ -105,6 +105,6 @@ async def test_a_caller_that_goes_takes_its_process_along() -> None:
     slow.cancel()
     with pytest.raises(asyncio.CancelledError):
         await slow
-    running.wait(timeout=5)
+    running.wait(timeout=60)
     assert (await pool.read(HANDBOOK)).paged
     await pool.close()

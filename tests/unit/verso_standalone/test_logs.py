@@ -13,21 +13,23 @@ _MIB = 1 << 20
 
 
 def test_a_process_that_writes_on_and_on_leaves_two_files_within_the_bound(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.log"
+    path, aside = tmp_path / "gateway.log", tmp_path / "gateway.log.1"
     rotation = LogRotation([path, tmp_path / "worker.log"], limit_bytes=_MIB)
     script = "import sys\nfor n in range(10**9): sys.stdout.write(f'line {n} ' + 'x' * 200 + '\\n')"
     with path.open("ab") as log:
         process = subprocess.Popen([sys.executable, "-c", script], stdout=log)
     try:
-        for _ in range(50):
+        while not aside.exists():
             rotation.step()
             time.sleep(0.01)
-        assert process.poll() is None
+            assert process.poll() is None
+        for _ in range(20):
+            rotation.step()
+            time.sleep(0.01)
     finally:
         process.kill()
         process.wait()
     rotation.step()
-    aside = tmp_path / "gateway.log.1"
     assert path.stat().st_size <= _MIB
     assert aside.stat().st_size > _MIB
     assert aside.read_bytes().splitlines()[1].startswith(b"line ")

