@@ -288,7 +288,7 @@ class Gateway:
             time.sleep(0.01)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx2.Client(base_url=self.url, timeout=60)
+        self.client = httpx2.Client(base_url=self.url, timeout=120)
 
     def _serve(self) -> None:
         asyncio.run(self._server.serve())

@@ -7,12 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import httpx2
 import psutil
 import pytest
+
+from verso_standalone.valkey import free_port
 
 _MIB = 1 << 20
 _HEAD_TIMEOUT_S = 3.0  # long enough for a busy machine to open 64 connections
@@ -44,14 +46,14 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(unused_tcp_port_factory: Callable[[], int]) -> Iterator[Served]:
-    port, metrics_port = unused_tcp_port_factory(), unused_tcp_port_factory()
+def served() -> Iterator[Served]:
+    port, metrics_port = free_port(), free_port()
     with _running(port, metrics_port) as process:
         found = Served(process, port, metrics_port)
         until = time.monotonic() + 120
         while True:
             try:
-                httpx2.get(found.url + "/healthz")
+                httpx2.get(found.url + "/healthz", timeout=60)
                 break
             except httpx2.TransportError:
                 assert time.monotonic() < until
@@ -124,7 +126,7 @@ def test_300_mb_of_headers_leave_the_gateways_memory_as_it_was(served: Served, s
         _answer(connection)
     assert taken < 64 * _MIB  # what the sockets' buffers take; far less was read
     assert served.memory() - before < 16 * _MIB
-    assert httpx2.get(served.url + "/healthz").status_code == 200
+    assert httpx2.get(served.url + "/healthz", timeout=60).status_code == 200
 
 
 def test_a_head_over_the_limit_is_answered_431_also_if_it_comes_at_once(served: Served) -> None:
@@ -132,7 +134,7 @@ def test_a_head_over_the_limit_is_answered_431_also_if_it_comes_at_once(served: 
         with served.connected() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nX-A: " + b"b" * size + b"\r\n\r\n")
             assert _answer(connection).startswith(b"HTTP/1.1 431 ")
-    answer = httpx2.get(served.url + "/healthz", headers={"X-A": "b" * 31_000})
+    answer = httpx2.get(served.url + "/healthz", headers={"X-A": "b" * 31_000}, timeout=60)
     assert answer.status_code == 200
 
 
@@ -167,7 +169,7 @@ def test_connections_that_say_nothing_are_closed_and_others_turned_away_meanwhil
         started = time.monotonic()
         assert [_answer(connection) for connection in silent] == [b""] * _MOST
         assert time.monotonic() - started < 30
-    assert httpx2.get(served.url + "/healthz").status_code == 200
+    assert httpx2.get(served.url + "/healthz", timeout=60).status_code == 200
 
 
 def test_the_gateway_may_open_as_many_files_as_the_machine_lets_it(served: Served) -> None:
@@ -188,5 +190,5 @@ def test_a_long_body_in_tiny_chunks_is_no_long_head(served: Served) -> None:
 
 
 def test_metrics_have_a_port_of_their_own(served: Served) -> None:
-    assert "verso_requests_total" in httpx2.get(served.metrics_url).text
-    assert httpx2.get(served.url + "/metrics").status_code == 404
+    assert "verso_requests_total" in httpx2.get(served.metrics_url, timeout=60).text
+    assert httpx2.get(served.url + "/metrics", timeout=60).status_code == 404

@@ -166,7 +166,7 @@ def test_tei_info_says_what_serves(client: httpx2.Client, worker: FakeWorker) ->
     early = client.get("/tei/info")
     assert (early.status_code, early.json()["error_type"]) == (429, "Overloaded")
     note_serving(worker)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while (answer := client.get("/tei/info")).status_code != 200:
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -266,7 +266,7 @@ def test_a_group_is_one_job_and_its_key_finds_it(site: Site) -> None:
         assert [(one.job_id, one.items) for one in page.rows] == [(job_id, 40)]
         await asyncio.to_thread(site.work)
         group = ledgers.of_job(job_id)
-        record = await group.wait(job_id, 10.0)
+        record = await group.wait(job_id, 60.0)
         assert (record.status, record.n_ok, record.done) == (Status.SUCCEEDED, 40, record.slices)
         every = await group.results(job_id)
         assert len(every) == record.slices

@@ -20,7 +20,7 @@ from verso_core.jobs import Queue
 from verso_ledger.keys import key
 
 LATER = {"Prefer": "respond-async"}
-WAIT = {"Prefer": "wait=10"}
+WAIT = {"Prefer": "wait=60"}
 
 
 def _submit(client: httpx2.Client, texts: int = 600) -> str:
@@ -331,8 +331,8 @@ def test_another_tenants_job_is_unknown(
 
 def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, worker: FakeWorker) -> None:
     worker.fail = VersoError("no")
-    post(client, "/v1/ingest", {"documents": [{"text": "kept"}]}, Prefer="wait=5")
-    post(client, "/v1/ingest", {"documents": [{"text": "kept too"}]}, Prefer="wait=5")
+    post(client, "/v1/ingest", {"documents": [{"text": "kept"}]}, Prefer="wait=60")
+    post(client, "/v1/ingest", {"documents": [{"text": "kept too"}]}, Prefer="wait=60")
     page = client.get("/v1/dead-letters?limit=1").json()
     [letter] = page["dead_letters"]
     assert (letter["kind"], letter["items"], letter["error"]["code"]) == ("ingest", 1, "internal")
@@ -344,7 +344,7 @@ def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, worker: Fa
     again = client.post("/v1/dead-letters/replay?code=internal").json()
     assert len(again["jobs"]) == 2
     for job in again["jobs"]:
-        answer = client.get(f"/v1/jobs/{job}", headers={"Prefer": "wait=30"}).json()
+        answer = client.get(f"/v1/jobs/{job}", headers={"Prefer": "wait=60"}).json()
         assert answer["status"] == "succeeded"
     assert client.get("/v1/dead-letters").json()["dead_letters"] == []
 
@@ -377,7 +377,7 @@ def test_a_job_past_its_callers_deadline_is_never_run(
     assert placed["deadline"] is not None
     time.sleep(0.1)
     worker.gate.set()
-    answer = client.get(f"/v1/jobs/{placed['id']}", headers={"Prefer": "wait=30"}).json()
+    answer = client.get(f"/v1/jobs/{placed['id']}", headers={"Prefer": "wait=60"}).json()
     assert (answer["status"], answer["error"]["code"]) == ("expired", "deadline_expired")
     assert post(client, "/v1/embed", {"texts": ["a"]}, Verso_Deadline="x").status_code == 422
 

@@ -190,7 +190,7 @@ def test_documents_are_taken_once_wherever_their_collection_is(
         for number in [*callers.jobs][::7]:
             assert callers.ingest(number, at=1) == callers.jobs[number]
         assert callers.wrong == []
-        assert callers.longest_s < 20
+        assert callers.longest_s < 60
         assert len(set(callers.jobs.values())) == len(callers.jobs) > 20
         world.settle()
         assert world.holder().name == "b"
@@ -227,7 +227,7 @@ def test_a_drained_ledger_is_left(servers: dict[str, ValkeyServer], start_gatewa
         assert refused.status_code == 422, refused.text
         with at_work(world):
             assert client.patch("/v1/ledgers/home", json={"draining": True, "move": True})
-            until = time.monotonic() + 60
+            until = time.monotonic() + 120
             while True:
                 home, other = client.get("/v1/ledgers").json()["ledgers"]
                 if home["leaving"] == 0:

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from tests.integration.verso_gateway.conftest import FakeWorker
 
-WAIT = {"Prefer": "wait=10"}
+WAIT = {"Prefer": "wait=60"}
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,7 @@ def test_respond_async_is_answered_at_once(client: httpx2.Client, worker: FakeWo
     assert answer.headers["preference-applied"] == "respond-async"
     assert answer.json()["status"] == "queued"
     worker.gate.set()
-    job = client.get(answer.headers["location"], headers={"Prefer": "wait=5"}).json()
+    job = client.get(answer.headers["location"], headers={"Prefer": "wait=60"}).json()
     assert job["status"] == "succeeded"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, VectorInvalid
@@ -47,7 +48,7 @@ def start_engine(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[EngineClient]:
-    client = EngineClient(tmp_path / "engine.sock", timeout_s=60)
+    client = EngineClient(tmp_path / "engine.sock", timeout_s=120)
     yield client
     client.close()
 
@@ -96,12 +97,18 @@ def test_an_engine_killed_in_a_call_is_unavailable_and_comes_back(
     time.sleep(0.2)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
-    thread.join(30)
+    thread.join(120)
     assert [failure.retryable for failure in failures] == [True]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (child.restarts and child.ready) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert client.encode([b"some text"]).vectors.shape[0] == 1
+
+
+def spent_s(child: Process) -> float:
+    """Return the processor time that a child has taken."""
+    times = psutil.Process(child.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def test_a_stopped_engine_finishes_the_call_in_hand(
@@ -115,9 +122,11 @@ def test_a_stopped_engine_finishes_the_call_in_hand(
     found: list[list[bytes | None]] = []
     thread = threading.Thread(target=lambda: found.append(client.read([payload] * 400, vectors)))
     thread.start()
-    time.sleep(0.1)
-    child.stop(grace_s=30)
-    thread.join(30)
+    before = spent_s(child)
+    while spent_s(child) < before + 0.05:  # it has the call in hand
+        time.sleep(0.01)
+    child.stop(grace_s=120)
+    thread.join(120)
     assert found == [[text] * 400]
 
 

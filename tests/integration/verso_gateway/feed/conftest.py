@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.integration.verso_gateway.conftest import FakeWorker
 
 from verso_core.jobs import Kind
 from verso_core.jobs.log_records import TIME_BYTES, LineRecord, public, read_line
+from verso_standalone.valkey import free_port
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/send-logs-from.md"
 _DAEMONS = ":/usr/sbin:/usr/local/sbin"
@@ -137,10 +138,9 @@ def receiver(
     valkey_url: str,
     worker: FakeWorker,
     tmp_path: Path,
-    unused_tcp_port_factory: Callable[[], int],
 ) -> Iterator[Receiver]:
     """A receiver on the test's ledger."""
-    tcp, tls = unused_tcp_port_factory(), unused_tcp_port_factory()
+    tcp, tls = free_port(), free_port()
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")

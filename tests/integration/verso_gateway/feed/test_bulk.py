@@ -26,7 +26,7 @@ def send(client: httpx2.Client, *rows: object, path: str = "/es/_bulk") -> Any:
 
 
 def test_the_client_of_elasticsearch_sends_documents(gateway: Gateway, stored: Ledger) -> None:
-    with Elasticsearch(f"{gateway.url}/es", retry_on_timeout=True, max_retries=3) as client:
+    with Elasticsearch(f"{gateway.url}/es", request_timeout=60) as client:
         assert client.info()["version"]["number"] == "8.15.0"
         assert client.cluster.health()["status"] == "green"
         rows = ({"_index": "app-2026.11.23", "_id": str(n), **DOCUMENT, "n": n} for n in range(700))
@@ -39,7 +39,7 @@ def test_the_client_of_elasticsearch_sends_documents(gateway: Gateway, stored: L
 
 
 def test_the_client_of_opensearch_sends_documents(gateway: Gateway, stored: Ledger) -> None:
-    client = OpenSearch(f"{gateway.url}/es", retry_on_timeout=True, http_compress=True)
+    client = OpenSearch(f"{gateway.url}/es", timeout=60, http_compress=True)
     rows = [{"_index": "app", "_op_type": "create", **DOCUMENT} for _ in range(10)]
     assert opensearch_helpers.bulk(client, rows) == (10, [])
     client.close()

@@ -57,7 +57,9 @@ def test_who_may_not_send_hears_it_in_the_words_of_the_protocol(
 def test_a_key_is_the_password_of_elasticsearch(
     gateway: Gateway, keys: dict[str, str], stored: Ledger
 ) -> None:
-    with Elasticsearch(f"{gateway.url}/es", basic_auth=("any", keys["ann"])) as client:
+    with Elasticsearch(
+        f"{gateway.url}/es", basic_auth=("any", keys["ann"]), request_timeout=60
+    ) as client:
         assert helpers.bulk(client, [{"_index": "a", "message": "x"}]) == (1, [])
     assert stored.texts(1) == ["x"]
 

@@ -45,7 +45,7 @@ def test_loki_logger_handler_sends_its_records(gateway: Gateway, stored: Ledger)
     logger.addHandler(handler)
     try:
         logger.error("disk is full")
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not stored.slices() and time.monotonic() < until:
             time.sleep(0.05)
     finally:

@@ -12,7 +12,7 @@ from tests.integration.verso_gateway.feed.conftest import Ledger
 
 from verso_core.jobs import CollectionKind
 
-WAIT = {"Prefer": "wait=10", "Content-Type": "application/x-ndjson"}
+WAIT = {"Prefer": "wait=60", "Content-Type": "application/x-ndjson"}
 
 
 @pytest.fixture

@@ -66,12 +66,12 @@ def running(*command: str) -> Iterator[None]:
         assert process.poll() is None
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def write(where: Path, first: int) -> None:
     """Write lines to a socket of syslog, as programs do."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not where.exists():
         assert time.monotonic() < until
         time.sleep(0.05)

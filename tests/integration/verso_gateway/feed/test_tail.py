@@ -19,6 +19,8 @@ from tests.integration.verso_gateway.conftest import FakeWorker, Gateway
 from verso_core import api_keys
 from verso_core.api_keys import Scope, mint
 from verso_core.jobs import Queue
+from verso_gateway.tail import stream
+from verso_ledger.events import job_events
 
 PUSH = "/loki/api/v1/push"
 TAIL = "/v1/logs/tail"
@@ -31,7 +33,7 @@ Event = tuple[str, str, Any]
 def stopped(client: httpx2.Client, worker: FakeWorker) -> FakeWorker:
     """A worker that has made the collection ``logs`` and is stopped."""
     push(client, "the first one makes the collection")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while worker.ledger.maintenance.depths()[Queue.BULK].queued and time.monotonic() < until:
         time.sleep(0.01)
     worker.pause()
@@ -66,23 +68,21 @@ def texts(events: Iterator[Event], count: int) -> list[str]:
     return [data["text"] for _, _, data in lines(events, count)]
 
 
-def test_a_line_is_on_the_tail_within_a_second_while_workers_are_stopped(
-    client: httpx2.Client, stopped: FakeWorker
+def test_a_line_is_on_the_tail_when_it_is_accepted_while_workers_are_stopped(
+    client: httpx2.Client, stopped: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(job_events, "POLL_SUBSCRIBED_S", 3600.0)  # the tail is told, or never looks
+    monkeypatch.setattr(stream, "_POSITION_S", 3600.0)
     with tail(client) as events:
         assert next(events)[0] == "position"
-        took = []
         for number in range(5):
-            started = time.monotonic()
             push(client, f"line {number}", service="shop", host="a")
             [(_, _, data)] = lines(events, 1)
-            took.append(time.monotonic() - started)
             assert data["text"] == f"line {number}"
             assert data["labels"] == {"service": "shop", "host": "a"}
             assert data["id"].endswith(f":{number}")
             assert data["time"].endswith("Z")
             assert data["arrived"].endswith("Z")
-    assert max(took) < 1.0
     assert stopped.ledger.maintenance.depths()[Queue.BULK].queued == 5
 
 
@@ -337,7 +337,9 @@ def test_a_reader_that_stops_reading_holds_up_nobody_and_loses_what_is_dropped(
             f"GET {TAIL}?collection=logs HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode()
         )
         next(quick)
-        time.sleep(0.5)  # it is open
+        data = b""
+        while b"event: position" not in data:  # it is open
+            data += slow.recv(65536)
         for _ in range(12):
             push(client, *("y" * 4000 for _ in range(500)))
             total += 500
@@ -346,8 +348,7 @@ def test_a_reader_that_stops_reading_holds_up_nobody_and_loses_what_is_dropped(
             ledger.delete(*ledger.keys("verso:payload:*"))
         push(client, "the end")
         lines(quick, 1)
-        slow.settimeout(30)
-        data = b""
+        slow.settimeout(120)
         while b'"the end"' not in data:
             data += slow.recv(1 << 20)
     rows = [json.loads(row[6:]) for row in data.splitlines() if row.startswith(b"data: ")]
@@ -367,7 +368,7 @@ def test_more_tails_than_the_limit_are_turned_away(
         assert (answer.status_code, answer.json()["code"]) == (429, "queue_full")
         assert answer.headers["Retry-After"] == "5"
         assert "verso_tail_streams 1.0" in gateway.client.get("/metrics").text
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while "verso_tail_streams 0.0" not in gateway.client.get("/metrics").text:
         assert time.monotonic() < until
 

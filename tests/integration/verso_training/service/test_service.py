@@ -184,17 +184,22 @@ def test_a_trainer_that_lost_its_subscription_listens_again_and_does_not_spin(
             told: Any = client.info("commandstats")
             return int(told["cmdstat_evalsha"]["calls"])
 
+        def await_listener() -> None:
+            until = time.monotonic() + 120
+            while client.pubsub_numsub(key("wake", Queue.TRAIN))[0][1] != 1:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+
         subscriber = WorkSubscriber(client, Queue.TRAIN)
         thread = threading.Thread(target=_serve, args=(bench.trainer, subscriber, over))
         thread.start()
         try:
-            time.sleep(0.5)
+            await_listener()
             client.client_kill_filter(_type="pubsub")
-            time.sleep(0.5)
+            await_listener()
             before = steps()
             time.sleep(3.0)
             assert steps() - before < 30
-            assert client.pubsub_numsub(key("wake", Queue.TRAIN))[0][1] == 1
         finally:
             over.set()
             bench.trainer.close()

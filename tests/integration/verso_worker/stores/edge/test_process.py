@@ -217,7 +217,7 @@ def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path
     removed = points[:100]
     vectors.remove("c", [point.id for point in removed])
     segments = tmp_path / "vectors" / "c" / "edge" / "segments"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not has_graph(segments) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert has_graph(segments)
@@ -236,12 +236,17 @@ def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path
 def test_points_without_payload_lie_in_closed_segments_until_a_graph_pays(
     start: Start, tmp_path: Path
 ) -> None:
-    child, vectors = start(index_above=4000, quiet_s=0.5)
+    child, vectors = start(index_above=4000, quiet_s=3600.0)
     create(vectors)
     points = [Point(point.id, point.stored, {}) for point in batch(2500, seed=5)]
     vectors.put("c", points)
     query = SPACE.widen(points[7].stored[None])[0]
     before = vectors.search("c", query, limit=20, where=None)
+    disk = vectors.sizes("c").disk
+    assert disk is not None
+    assert disk.points / vectors.count("c") > 140
+    child.stop()
+    child, vectors = start(index_above=4000, quiet_s=0.5)
     segments = tmp_path / "vectors" / "c" / "edge" / "segments"
 
     def links() -> set[int]:
@@ -253,7 +258,6 @@ def test_points_without_payload_lie_in_closed_segments_until_a_graph_pays(
         assert disk is not None
         return disk.points / vectors.count("c")
 
-    assert patiently(beside_vectors) > 140
     wait(lambda: patiently(beside_vectors) < 130)
     assert links() == {0}
     assert vectors.search("c", query, limit=20, where=None) == before
@@ -268,7 +272,7 @@ def test_points_without_payload_lie_in_closed_segments_until_a_graph_pays(
 
 def wait(holds: Callable[[], bool]) -> None:
     """Wait until a fact holds, with longer pauses than a quiet moment takes."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(1.5)
@@ -315,7 +319,7 @@ def test_an_index_over_a_filtered_field_changes_no_answer(
     expected.append({p.id for p in points[1000:1500] if p.payload["m"]["k"] == "y"})
     assert answers() == expected
     index = tmp_path / "vectors" / "c" / "edge" / "segments"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not any("-m_k-" in f"{entry}" for entry in os.walk(index)):  # folders come and go
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -348,7 +352,7 @@ def test_optimising_changes_no_answer_of_a_search_by_words(start: Start, tmp_pat
     query, terms = SPACE.widen(points[7].stored[None])[0], Bm25().query(b"sdk 10")
     before = vectors.search("c", None, terms=terms, limit=20, where=None)
     segments = tmp_path / "vectors" / "c" / "edge" / "segments"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not has_graph(segments):
         assert time.monotonic() < deadline
         time.sleep(0.1)
