@@ -40,7 +40,7 @@ from verso_client import Client, Document
 from verso_core.jobs import Precision, SearchMode
 from verso_core.jobs.cluster import ClusterRequest, Method
 from verso_worker.rules.grouping.messages import messages
-from verso_worker.rules.grouping.statements import joined
+from verso_worker.rules.grouping.statements import statements_of
 from verso_worker.rules.grouping.templates import SIMILAR, WORDS, Miner
 
 Grouper = Callable[[Sequence[str]], list[Any]]
@@ -59,12 +59,8 @@ def mined(*, similar: float, words: int, join: bool, headers: bool = False) -> G
     """Return what groups lines as the worker does; perhaps not joined, or headers and all."""
 
     def group(lines: Sequence[str]) -> list[str]:
-        miner = Miner(similar=similar, words=words)
         told = lines if headers else messages([line.encode() for line in lines])
-        shapes = [miner.add(line) for line in told]
-        templates = miner.templates()
-        statement = joined(list(dict.fromkeys(templates))) if join else {t: t for t in templates}
-        return [statement[templates[shape]] for shape in shapes]
+        return statements_of(told, similar=similar, words=words, join=join)
 
     return group
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
+from sys import intern
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -27,8 +28,7 @@ from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
 from verso_worker.rules.grouping.messages import messages
-from verso_worker.rules.grouping.statements import joined
-from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.grouping.statements import statements_of
 from verso_worker.rules.ports.outcome import OnProgress
 from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
@@ -94,7 +94,7 @@ class Cluster:
             groups, alone, unread = self._by_template(collection, chunks, asked)
         else:
             groups, alone, unread = self._by_vector(collection, chunks, asked, on_progress)
-        groups.sort(key=lambda group: -len(group.members))
+        groups.sort(key=lambda group: (-len(group.members), group.template or ""))
         found = Clustered(
             records=sum(len(group.members) for group in groups) + alone + unread,
             clusters=len(groups),
@@ -176,20 +176,15 @@ class Cluster:
     def _by_template(
         self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterParams
     ) -> tuple[list[_Group], int, int]:
-        miner = Miner()
-        read: list[tuple[_Member, int]] = []
+        read: list[_Member] = []
+        told: list[str] = []
         for page in _pages_of_lines(chunks):
             lines = _lines(page, self.reader.chunks(collection, page))
-            members = self._members(collection, [first for first, _ in lines])
-            told = messages([line for _, line in lines])
-            read += [(member, miner.add(one)) for member, one in zip(members, told, strict=True)]
-        found = miner.templates()
-
-        statement = joined(list(dict.fromkeys(found)))
-        templates = [statement[template] for template in found]
+            read += self._members(collection, [first for first, _ in lines])
+            told += map(intern, messages([line for _, line in lines]))
         own: dict[str, list[_Member]] = defaultdict(list)
-        for member, shape in read:
-            own[templates[shape]].append(member)
+        for member, template in zip(read, statements_of(told), strict=True):
+            own[template].append(member)
         shown = list(range(asked.representatives))
         groups = [
             _Group(members, [n for n in shown if n < len(members)], template)

@@ -13,13 +13,35 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from verso_worker.rules.grouping.templates import PARAMETER
+from verso_worker.rules.grouping.templates import PARAMETER, SIMILAR, WORDS, Miner
 
 ALIKE = 0.9
 """Least share of the words of two templates that they have in common, in their order."""
 
 _Words = list[str]
 _Tag = tuple[str, int]
+
+
+def statements_of(
+    messages: Sequence[str], *, similar: float = SIMILAR, words: int = WORDS, join: bool = True
+) -> list[str]:
+    """Return the template of the statement that wrote each message, whatever their order is.
+
+    What Drain makes of a line depends on the lines before it, and a store returns lines in an order
+    of its own. So the distinct messages are mined as they sort.
+
+    Args:
+        messages: as :func:`~verso_worker.rules.grouping.messages.messages` returns them.
+        similar: share of tokens that must agree, in [0, 1].
+        words: most plain words at one position that make statements of their own.
+        join: whether templates of nearly the same words are one statement.
+    """
+    miner = Miner(similar=similar, words=words)
+    shapes = {message: miner.add(message) for message in sorted(set(messages))}
+    templates = miner.templates()
+    found = sorted(set(templates))
+    statement = joined(found) if join else {template: template for template in found}
+    return [statement[templates[shapes[message]]] for message in messages]
 
 
 def joined(templates: Sequence[str]) -> dict[str, str]:

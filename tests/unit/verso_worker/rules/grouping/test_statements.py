@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_worker.rules.grouping.statements import ALIKE, alike, joined
+from verso_worker.rules.grouping.statements import ALIKE, alike, joined, statements_of
 from verso_worker.rules.grouping.templates import PARAMETER
 
 SENT = "<*> close, <*> bytes (<*> KB) sent, <*> bytes received, lifetime <*>"
@@ -31,6 +33,21 @@ def test_what_no_other_template_resembles_stays() -> None:
 def test_the_order_of_words_counts() -> None:
     assert alike(["a b c d e f g h i j", "j i h g f e d c b a"]) == []
     assert alike(["a b c d e f g h i j", "a b c d x e f g h i j"]) == [(0, 1)]
+
+
+_MESSAGES = st.lists(
+    st.lists(st.sampled_from(["task", "job", "NEW", "DONE", "to", "m_1"]), min_size=1, max_size=5)
+    .map(" ".join), max_size=12,
+)  # fmt: skip
+
+
+@given(_MESSAGES, st.randoms(use_true_random=False))
+def test_the_order_in_which_lines_are_read_is_nothing_to_their_statements(
+    messages: list[str], random: Random
+) -> None:
+    other = random.sample(messages, len(messages))
+    found = dict(zip(messages, statements_of(messages), strict=True))
+    assert dict(zip(other, statements_of(other), strict=True)) == found
 
 
 _LINES = st.lists(
