@@ -35,6 +35,7 @@ from verso_keeper.periodic import submit
 from verso_ledger import Ledger
 from verso_ledger.collections.open_slices import OpenSlices
 from verso_ledger.ledgers.index import LedgerIndex
+from verso_ledger.ledgers.room import ENOUGH, roomiest
 
 SEEN_S = 3.0
 """How long gateways may ask a partition that is noted as being deleted: they read the notes once a
@@ -42,8 +43,6 @@ second."""
 _DAY_S = 86_400.0
 _AGAIN_S = 60.0
 """After so long a job that did not do its work is submitted again."""
-_ENOUGH = 0.5
-"""Ledgers with so large a part of the most free memory may get a new partition."""
 _log = logging.getLogger(__name__)
 
 
@@ -329,6 +328,7 @@ class Rollover:
             return placed
         drained = self._notes.drained()
         free: dict[str, int] = {}
+        holds: dict[str, int] = {}
         beside: dict[str, int] = {}
         names = {partition_name(name, number) for number in state.every_number}
         for one in self._ledgers.values():
@@ -337,9 +337,12 @@ class Rollover:
                 return self._notes.place(own, one.name)
             if one.name not in drained:
                 server = one.partitions.server()
-                beside[one.name] = len(names & listed)
+                holds[one.name], beside[one.name] = len(listed), len(names & listed)
                 free[one.name] = max(0, server.memory_limit_bytes - server.memory_bytes)
-        return self._notes.place(own, chosen(free, beside, home=self._home.name))
+        if not free:  # all are drained, and lines go on coming in
+            return self._notes.place(own, self._home.name)
+        chosen = roomiest(free, holds=holds, beside=beside, like=ENOUGH)
+        return self._notes.place(own, chosen)
 
     def _newest(self, name: str, state: Partitioned) -> Collection:
         """Return the partition that takes lines, or the newest that is served.
@@ -370,21 +373,6 @@ class Rollover:
     @property
     def _attempt(self) -> int:
         return int(self._clock() // _AGAIN_S)
-
-
-def chosen(free: Mapping[str, int], beside: Mapping[str, int], *, home: str) -> str:
-    """Return the ledger for a new partition: with the fewest of them, then the most free memory.
-
-    Args:
-        free: memory by ledger, bytes; only of those that answer and are not drained.
-        beside: partitions of the same collection by ledger.
-        home: is taken if there is no other.
-    """
-    if not free:
-        return home
-    most = max(free.values())
-    enough = [name for name, left in free.items() if left >= most * _ENOUGH]
-    return min(enough, key=lambda name: (beside.get(name, 0), -free[name], name))
 
 
 def settings_of(like: Collection, name: str, *, owner: str | None) -> CollectionParams:

@@ -35,16 +35,12 @@ from verso_ledger.collections.moves import REMEMBERED_S, Listed
 from verso_ledger.durability import Server
 from verso_ledger.ledgers import rolled
 from verso_ledger.ledgers.groups import JobGroup
+from verso_ledger.ledgers.room import ENOUGH, LIKE, roomiest
 from verso_ledger.models import NewJob, PartitionRolled
 from verso_ledger.names import group_of, ledger_of
 
 _PROBE_S = 1.0
 _SERVER_S = 1.0
-_LIKE = 0.95
-"""Ledgers with so large a part of the most free memory count as equal: the one with the fewest
-collections is chosen, so that many new ones do not all go to one."""
-_ENOUGH = 0.5
-"""The same for partitions of one collection, which are on as many ledgers as there are."""
 _AT_HOME = frozenset({Kind.TRAIN, Kind.MODELS})
 """Kinds without a collection whose parts follow the home ledger."""
 
@@ -212,7 +208,7 @@ class Ledgers:
         placed = await self._ask(self.home, lambda home: home.placements.of(name))
         if placed is not None:
             return placed
-        chosen = await self._roomiest(beside, like=_ENOUGH)
+        chosen = await self._roomiest(beside, like=ENOUGH)
         return await self._ask(self.home, lambda home: home.placements.place(name, chosen.name))
 
     async def for_job(self, job: NewJob) -> AsyncLedger:
@@ -421,7 +417,7 @@ class Ledgers:
         return self._servers
 
     async def _roomiest(
-        self, beside: Mapping[str, int] | None = None, *, like: float = _LIKE
+        self, beside: Mapping[str, int] | None = None, *, like: float = LIKE
     ) -> AsyncLedger:
         """Return the ledger with the most free memory of those that new collections may go to.
 
@@ -433,10 +429,8 @@ class Ledgers:
             LedgerUnavailable: there is none.
         """
         free = await self._free()
-        most = max(free.values())
-        alike = [name for name, left in free.items() if left >= most * like]
-        near = beside or {}
-        return self._all[min(alike, key=lambda name: (near.get(name, 0), self.holds(name)))]
+        holds = {name: self.holds(name) for name in free}
+        return self._all[roomiest(free, holds=holds, beside=beside or {}, like=like)]
 
     async def _free(self, *, but: str | None = None) -> dict[str, int]:
         free = {

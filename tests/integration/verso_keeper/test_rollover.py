@@ -22,7 +22,7 @@ from verso_core.errors import CollectionBusy
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.collections import Stage, TimePart
 from verso_keeper.retention import Retention
-from verso_keeper.rollover import SEEN_S, chosen
+from verso_keeper.rollover import SEEN_S
 from verso_ledger import NewJob
 from verso_ledger.epoch import EpochState
 
@@ -253,10 +253,3 @@ def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> 
     keeper.step()
     assert world.state.numbers == (1,)
     assert world.where(f"{NAME}.0") is None
-
-
-def test_a_new_partition_goes_where_fewest_are_of_ledgers_with_room() -> None:
-    assert chosen({"a": 100, "b": 60}, {"a": 2, "b": 1}, home="a") == "b"
-    assert chosen({"a": 100, "b": 40}, {"a": 2, "b": 0}, home="a") == "a"
-    assert chosen({"a": 100, "b": 90}, {}, home="b") == "a"
-    assert chosen({}, {}, home="a") == "a"
