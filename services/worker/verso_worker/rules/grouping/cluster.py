@@ -185,11 +185,8 @@ class Cluster:
         own: dict[str, list[_Member]] = defaultdict(list)
         for member, template in zip(read, statements_of(told), strict=True):
             own[template].append(member)
-        shown = list(range(asked.representatives))
-        groups = [
-            _Group(members, [n for n in shown if n < len(members)], template)
-            for template, members in own.items()
-        ]
+        shown = range(asked.representatives)
+        groups = [_Group(one, list(shown[: len(one)]), template) for template, one in own.items()]
         return groups, 0, sum(chunk.index == 0 for chunk in chunks) - len(read)
 
     def _describe(self, collection: Collection, group: _Group, asked: ClusterParams) -> Group:
