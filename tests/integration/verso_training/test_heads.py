@@ -32,6 +32,7 @@ from verso_training.heads.modules import (
     SequenceClassifier,
     SpanHead,
     SpanReader,
+    VectorClassifier,
 )
 from verso_training.heads.recipe import SpanLayers
 from verso_training.heads.rows import Row
@@ -167,6 +168,33 @@ def test_the_backbone_is_the_encoder_that_is_served() -> None:
     mean = states.mean(1).detach().numpy() @ projection.read(constants).T
     served = graphs.EncoderGraph(TINY).encode([text])
     assert mean / np.linalg.norm(mean) == pytest.approx(served, abs=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [0, 12])
+def test_the_graph_of_a_classifier_on_vectors_computes_what_the_module_does(
+    tmp_path: Path, hidden: int
+) -> None:
+    torch.manual_seed(0)
+    module = VectorClassifier(dim=384, classes=7, hidden=hidden).eval()
+    for weight in module.parameters():
+        weight.data = weight.data.half().float()  # as they are stored, so that nothing is rounded
+    outputs = ("logits", "feature") if hidden else ("logits",)
+    rows = torch.nn.functional.normalize(torch.randn(5, 384))
+    written = graph.write(
+        module,
+        tmp_path / "head.onnx",
+        reads=Reads.VECTOR,
+        outputs=outputs,
+        example=(rows[:2],),
+        sources={},
+    )
+    onnx.checker.check_model(onnx.load(written.path), full_check=True)
+    found = graph.session(written.path, {}).run(None, {"vector": rows.numpy()})
+    with torch.inference_mode():
+        expected = module(rows)
+    assert len(found) == len(outputs)
+    for value, want in zip(found, expected, strict=True):
+        assert value == pytest.approx(want.numpy(), abs=1e-5)
 
 
 def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from verso_core.heads import BASE_LOCATION, GOLDEN_TOLERANCE, Head, Reads
 from verso_training.artifact import export
 from verso_training.config import Storage
 from verso_training.heads.backbone import LoraLinear, Source
+from verso_training.heads.modules import VectorClassifier
 from verso_training.heads.recipe import AnswerConfig, ScoreConfig
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -85,16 +86,11 @@ def write(
         HeadInvalid: the outputs of graph and module differ.
     """
     names = INPUTS[reads]
-    lengths = reads.tokens or reads is Reads.DOCUMENT
-    dynamic = dict.fromkeys((0, 1) if lengths else (0,), torch.export.Dim.DYNAMIC)
-    with tempfile.TemporaryDirectory() as folder:
-        model = export.traced(
-            module,
-            tuple(example),
-            Path(folder) / "plain.onnx",
-            inputs=names,
-            outputs=outputs,
-            dynamic=tuple(dict(dynamic) for _ in names),
+    if isinstance(module, VectorClassifier):
+        model = _of_vectors(module, names, outputs)
+    else:
+        model = _traced(
+            module, names, outputs, example, lengths=reads.tokens or reads is Reads.DOCUMENT
         )
     shared = _shared(module, model.graph, sources)
     values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer if i.name in shared}
@@ -109,6 +105,67 @@ def write(
         expected = module(*example)
     _compare(session(path, values), feeds, dict(zip(outputs, expected, strict=True)))
     return HeadGraph(path, shared)
+
+
+def _traced(
+    module: nn.Module,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    example: Sequence[Tensor],
+    *,
+    lengths: bool,
+) -> onnx.ModelProto:
+    """Return the graph of a module as the exporter finds it; ``lengths``: axis 1 varies, too."""
+    dynamic = dict.fromkeys((0, 1) if lengths else (0,), torch.export.Dim.DYNAMIC)
+    with tempfile.TemporaryDirectory() as folder:
+        return export.traced(
+            module,
+            tuple(example),
+            Path(folder) / "plain.onnx",
+            inputs=inputs,
+            outputs=outputs,
+            dynamic=tuple(dict(dynamic) for _ in inputs),
+        )
+
+
+def _of_vectors(
+    module: VectorClassifier, inputs: Sequence[str], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """Return the graph of a classifier on vectors, as the exporter finds it.
+
+    To load the exporter, with its compiler and its table of operations, takes longer than to train
+    such a classifier.
+    """
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [helper.make_node("Mul", [*inputs, "scale"], ["scaled"])]
+    feature, first = "scaled", module.out
+    if module.hidden is not None:
+        feature, first = outputs[1], module.hidden
+        nodes.append(_linear("hidden", "scaled", "sums"))
+        nodes.append(helper.make_node("Gelu", ["sums"], [feature]))
+    nodes.append(_linear("out", feature, outputs[0]))
+    constants = {name: value.numpy() for name, value in module.state_dict().items()}
+    constants["scale"] = np.array(module.scale, np.float32)
+    widths = (module.out.out_features, module.out.in_features)
+    graph = helper.make_graph(
+        nodes,
+        "main_graph",
+        [helper.make_tensor_value_info(inputs[0], kind, ["rows", first.in_features])],
+        [
+            helper.make_tensor_value_info(name, kind, ["rows", width])
+            for name, width in zip(outputs, widths, strict=False)  # not all have the feature
+        ],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    opset = [helper.make_opsetid("", export.OPSET)]
+    return helper.make_model(
+        graph, opset_imports=opset, ir_version=helper.find_min_ir_version_for(opset)
+    )
+
+
+def _linear(layer: str, read: str, written: str) -> onnx.NodeProto:
+    factors = [read, f"{layer}.weight", f"{layer}.bias"]
+    return onnx.helper.make_node("Gemm", factors, [written], transB=1)
 
 
 def session(path: Path, base: Arrays, *, threads: int = 1) -> ort.InferenceSession:

@@ -44,7 +44,6 @@ from verso_training.heads import recipe as recipes
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Row, RowSplit, check
 from verso_training.service.process import RESULT_NAME
-from verso_training.service.trainer import described
 
 if TYPE_CHECKING:
     from verso_training.heads.context import HeadReport, TrainingContext
@@ -213,10 +212,18 @@ def _provenance(params: Mapping[str, Any]) -> Provenance:
     from verso_training.heads.shipping import Provenance
 
     return Provenance(
-        data=(described(params),),
+        data=(_described(params),),
         licence=params["licence"],
         command=f"verso train head {params['head']} --task {params['task']}",
     )
+
+
+def _described(params: Mapping[str, Any]) -> str:
+    """Return the source of a request's rows, for the head's lineage."""
+    source = params["source"]
+    if source.get("collection") is not None:
+        return f"collection {source['collection']}, label {source['label_key']}"
+    return "rows of the request"
 
 
 def _report(progress: Progress) -> None:

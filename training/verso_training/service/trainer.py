@@ -282,11 +282,3 @@ def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
     table = recipe.get("classify")
     value = table.get("chunk") if isinstance(table, dict) else None
     return Portion(value) if value in list(Portion) else None
-
-
-def described(params: Mapping[str, Any]) -> str:
-    """Return the source of a request's rows, for the head's lineage."""
-    source = params["source"]
-    if source.get("collection") is not None:
-        return f"collection {source['collection']}, label {source['label_key']}"
-    return "rows of the request"
