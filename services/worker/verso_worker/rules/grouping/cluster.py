@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
 from sys import intern
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
@@ -30,11 +29,8 @@ from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
 from verso_worker.rules.grouping.messages import messages
 from verso_worker.rules.grouping.statements import statements_of
 from verso_worker.rules.ports.outcome import OnProgress
-from verso_worker.rules.ports.stores import Vectors
+from verso_worker.rules.ports.stores import Ask, Vectors
 from verso_worker.rules.reader import Chunk, Reader
-
-if TYPE_CHECKING:
-    from verso_worker.rules.grouping.neighbours import Ask
 
 PAIRS = 10_000
 """Most records whose pairs are all compared; for more a graph of near records is made."""

@@ -15,7 +15,6 @@ missing in the graph. A method that groups by the graph must say what it does th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +23,7 @@ from scipy.sparse import csr_array
 
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.ports.outcome import OnProgress
+from verso_worker.rules.ports.stores import Ask
 
 NEAREST = 32
 """Points that the store is asked for beside a node's own copies; more if a density needs more."""
@@ -36,12 +36,6 @@ TINY = 1e-9
 
 _BATCH = 64
 _HEAP = 10_000  # most copies of one vector that a request includes besides its neighbours
-
-Ask = Callable[[Stored, int], Sequence[Sequence[int]]]
-"""Returns for each row of stored vectors the numbers of the nearest records, so many.
-
-A point of no record is -1, so that a list that was cut differs in length from a complete one.
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,12 @@ from verso_core.segments import LinesDelete, LogState, LogValue, Memory, Segment
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.space import Stored, Vector
 
+Ask = Callable[[Stored, int], Sequence[Sequence[int]]]
+"""Returns for each row of stored vectors the numbers of the nearest records, so many.
+
+A point of no record is -1, so that a list that was cut differs in length from a complete one.
+"""
+
 
 class Vectors(Protocol):
     """A vector store. A put is durable, and a get returns the same bytes that were put.

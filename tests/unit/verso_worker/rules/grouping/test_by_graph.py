@@ -14,8 +14,9 @@ from verso_core.jobs import Precision
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_graph, by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE
-from verso_worker.rules.grouping.neighbours import Ask, Graph, Nodes, graph_of, unit_of
+from verso_worker.rules.grouping.neighbours import Graph, Nodes, graph_of, unit_of
 from verso_worker.rules.ports.outcome import no_progress
+from verso_worker.rules.ports.stores import Ask
 
 NEAREST = 8
 
