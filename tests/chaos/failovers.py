@@ -43,7 +43,7 @@ _WORKERS = 2
 _PACE_S = 0.08
 _QUIET_S = 1.0
 _WAITS = 10  # every tenth job is waited for over the gateway's subscription
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _SETTINGS = {
     "min-replicas-max-lag": "5",
     "repl-diskless-sync-delay": "0",
 }
-_WAIT_S = 90.0
+_WAIT_S = 240.0
 Found = TypeVar("Found")
 
 

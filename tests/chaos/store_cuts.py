@@ -39,7 +39,7 @@ _DIM = 64
 _TOGETHER = 20
 """Points of one write."""
 _WRITERS = 3
-_START_S = 60.0
+_START_S = 240.0
 _MOST_S = 0.2
 """Of work between the first write that is answered and the cut."""
 _FLAGS = {

@@ -20,7 +20,7 @@ from verso_core.jobs.lines import LineOrder, LinesRequest
 from verso_core.registry import Channel, assign, read
 
 COUNT = 12
-_LOST_S = 120.0
+_LOST_S = 300.0
 _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _DELETED = "a collection is deleted, its vectors are there"
 _FIRST = "the files for a first point are made, it is not in them"

@@ -30,7 +30,7 @@ from verso_core.jobs import Status
 
 CUTS = int(os.environ.get("POWER_CUTS", "1"))
 COLLECTION = "cut"
-_LOST_S = 120.0
+_LOST_S = 300.0
 
 
 class Disk(Protocol):

@@ -41,7 +41,7 @@ def test_a_short_storm_breaks_no_promise_and_a_worker_leaves_in_time(tmp_path: P
             os.kill(worker.pid, signal.SIGTERM)
             worker.wait(timeout=120)
             assert not client.job(job.id).status.terminal  # it left its slices to the next worker
-            assert client.wait(job.id, timeout_s=120).status is Status.SUCCEEDED
+            assert client.wait(job.id, timeout_s=300).status is Status.SUCCEEDED
         journal = Journal(stored={str(d.id) for d in documents}, jobs={job.id})
         journal.calls["ingest"] += 1
         storm = Storm(platform, journal, random.Random(7), io.StringIO())

@@ -44,7 +44,7 @@ class Server:
                 self._argv, env=self.clock.settings, cwd=self._folder, stdout=log, stderr=log
             )
         self.client = redis.Redis(unix_socket_path=str(self._socket))
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
                 self.client.ping()
