@@ -94,9 +94,9 @@ class Platform:
         assert self._process is not None
         members = psutil.Process(self._process.pid).children(recursive=True)
         self._process.send_signal(how)
-        status: int = self._process.wait(timeout=60)
+        status: int = self._process.wait(timeout=READY_TIMEOUT_S)
         self._process = None
-        _, alive = psutil.wait_procs(members, timeout=60)
+        _, alive = psutil.wait_procs(members, timeout=READY_TIMEOUT_S)
         assert not alive, f"left behind: {alive}"
         return status
 
@@ -133,7 +133,7 @@ class Platform:
             self.url, api_key=self.key, retries=Retries(patience_s=patience_s, longest_pause_s=0.5)
         )
 
-    def await_verified(self, collection: str, count: int, timeout_s: float = 120.0) -> None:
+    def await_verified(self, collection: str, count: int, timeout_s: float = 300.0) -> None:
         """Wait until so many documents have passed the independent verify."""
         deadline = time.monotonic() + timeout_s
         with self.client() as client:

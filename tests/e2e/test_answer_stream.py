@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from tests.e2e.conftest import Platform
 
@@ -60,7 +62,9 @@ def test_hits_come_first_then_spans_then_the_same_answer(headed: Platform, store
     spans = [data for name, data in found if name == "spans"]
     assert [one["read"] for one in spans] == sorted(one["read"] for one in spans)
     assert spans[-1]["read"] == spans[-1]["contexts"] == len(hits)
-    plain = httpx2.post(f"{headed.url}/v1/answer", json=body, headers={"Prefer": "wait=60"}).json()
+    plain = httpx2.post(
+        f"{headed.url}/v1/answer", json=body, headers={"Prefer": "wait=60"}, timeout=120
+    ).json()
     last = found[-1][1]
     assert last.keys() == plain.keys()
     assert [one["text"] for one in last["answers"]] == [one["text"] for one in plain["answers"]]
@@ -81,7 +85,7 @@ def test_the_key_stream_does_what_the_header_does(headed: Platform) -> None:
 def test_what_is_refused_is_refused_before_the_stream(headed: Platform) -> None:
     body = {"question": QUESTION, "collection": "nothing"}
     answer = httpx2.post(
-        f"{headed.url}/v1/answer", json=body, headers={"Accept": "text/event-stream"}
+        f"{headed.url}/v1/answer", json=body, headers={"Accept": "text/event-stream"}, timeout=60
     )
     assert (answer.status_code, answer.json()["code"]) == (404, "collection_unknown")
 
@@ -92,17 +96,28 @@ def test_what_fails_later_ends_the_stream_with_its_error(headed: Platform) -> No
     assert found[-1][1]["code"] == "head_unknown"
 
 
+@contextmanager
+def resumed(worker: psutil.Process) -> Iterator[None]:
+    """Let a worker go on in the end."""
+    try:
+        yield
+    finally:
+        worker.resume()
+
+
 def test_a_reader_who_goes_away_cancels_the_work(headed: Platform) -> None:
     contexts = [f"{n} " + "word " * 1500 for n in range(30)]
     body = {"question": QUESTION, "contexts": contexts, "stream": True}
+    worker = psutil.Process(headed.pid("worker"))
     with (
         httpx2.Client(timeout=120) as http,
         http.sse(f"{headed.url}/v1/answer", method="POST", json=body) as source,
     ):
         job_id = source.response.headers["verso-job-id"]
         assert next(iter(source)).event == "hits"
-    with headed.client() as verso:
-        until = time.monotonic() + 60
+        worker.suspend()  # its work is under way when the reader goes
+    with headed.client() as verso, resumed(worker):
+        until = time.monotonic() + 240
         while (status := verso.job(job_id).status) is not Status.CANCELLED:
             assert not status.terminal
             assert time.monotonic() < until

@@ -30,7 +30,7 @@ def verso_standalone(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "verso_standalone", *arguments]
     environment = {**os.environ, "VERSO_FIT_AFTER_CHUNKS": "0"}  # a check would wait for the fit
     return subprocess.run(
-        argv, capture_output=True, text=True, timeout=300, check=False, env=environment
+        argv, capture_output=True, text=True, timeout=600, check=False, env=environment
     )
 
 

@@ -24,7 +24,7 @@ def ingest(http: httpx2.Client, collection: str, *documents: Any) -> list[dict[s
     answer = http.post(
         "/v1/ingest",
         content=json.dumps({"collection": collection, "documents": documents}),
-        headers={"Content-Type": "application/json", "Prefer": "wait=30"},
+        headers={"Content-Type": "application/json", "Prefer": "wait=60"},
     )
     assert answer.status_code == 200, answer.text
     results: list[dict[str, Any]] = answer.json()["results"]
@@ -82,7 +82,7 @@ def test_a_bad_line_of_an_upload_is_named_by_its_number(
         "/v1/ingest",
         params={"collection": collection},
         content=body,
-        headers={"Content-Type": "application/x-ndjson", "Prefer": "wait=30"},
+        headers={"Content-Type": "application/x-ndjson", "Prefer": "wait=60"},
     )
     results = answer.json()["results"]
     assert [result.get("error", {}).get("code") for result in results] == [

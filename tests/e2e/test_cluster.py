@@ -79,7 +79,7 @@ def test_groups_are_a_job_that_is_come_back_for(
     platform: Platform, verso: Client, grouped: str
 ) -> None:
     body = {"collection": grouped, "method": "templates"}
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as http:
+    with httpx2.Client(base_url=platform.url, timeout=120) as http:
         accepted = http.post("/v1/cluster", json=body)
         assert accepted.status_code == 202, accepted.text
         assert http.post("/v1/cluster", json=body | {"collection": "none"}).status_code == 404

@@ -62,7 +62,7 @@ def read(verso: Client) -> bytes:
     return b"".join(verso.lines(asked))
 
 
-def scrub(verso: Client, timeout_s: float = 120.0) -> None:
+def scrub(verso: Client, timeout_s: float = 400.0) -> None:
     """Run a whole pass over all records, which moves what is due."""
     wanted = verso.scrub(now=True).number + 1
     deadline = time.monotonic() + timeout_s
@@ -154,7 +154,7 @@ def _run(*argv: str) -> str:
         [sys.executable, *argv],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env={**os.environ, **SETTINGS},
     )

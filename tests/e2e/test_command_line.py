@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +80,7 @@ def test_lines_go_in_are_found_and_come_out_as_they_were(
     assert b"first line" in shown.stdout
     assert b"document_unknown" in shown.stdout
 
-    deadline = time.monotonic() + 120  # the point of the deleted document goes a little later
+    deadline = time.monotonic() + 240  # the point of the deleted document goes a little later
     while True:
         stats = json.loads(verso_command("stats", "-c", collection, "--json").stdout)
         if stats["points"] == 3 or time.monotonic() > deadline:
@@ -104,14 +106,14 @@ def test_a_line_of_a_pipe_that_stays_open_is_found_at_once(
         assert running.stdin is not None
         running.stdin.write(b"2026-11-22T00:00:10Z disk is full\n")
         running.stdin.flush()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not (hits := verso.search("disk", collection=collection).hits):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert hits[0].time == 1795305610.0
         assert running.poll() is None  # the pipe is still open
         running.send_signal(signal.SIGINT)
-        told, _ = running.communicate(timeout=60)
+        told, _ = running.communicate(timeout=240)
         assert (running.returncode, json.loads(told)["documents"]) == (0, 1)
 
 
@@ -174,10 +176,20 @@ def test_jobs_can_be_followed_to_their_end(
     assert b"succeeded" in verso_command("jobs", "show", job.id).stdout
 
 
+def free_ports(count: int) -> int:
+    """Return the first of ports one after another on which nothing listens now."""
+    while True:
+        first = free_port()
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+
+
 def test_beyond_loopback_only_callers_with_a_key_are_served_each_what_is_its_own(
     new_platform: Callable[..., Platform],
 ) -> None:
-    first_port = free_port()
+    first_port = free_ports(3)
     platform = new_platform(VERSO_METRICS_PORT=str(first_port))
     platform.options = ["--host", "0.0.0.0"]  # noqa: S104
     path = platform.data / api_keys.FILE_NAME
@@ -220,7 +232,7 @@ def test_beyond_loopback_only_callers_with_a_key_are_served_each_what_is_its_own
     ]
     for number in range(3):  # gateway, worker, keeper
         address = f"http://127.0.0.1:{first_port + number}/metrics"
-        assert "verso_" in httpx2.get(address).text
+        assert "verso_" in httpx2.get(address, timeout=60).text
     for part in ("vectors", "logs", "valkey"):
         assert (platform.data / part).stat().st_mode & 0o077 == 0, part
     platform.close()

@@ -26,7 +26,7 @@ def test_the_demo_gives_every_text_back_and_writes_its_report(
         assert running.stdout is not None
         lines = iter(running.stdout)
         address = next(line.split()[1] for line in lines if line.startswith("console: "))
-        assert "text/html" in httpx2.get(address).headers["content-type"]
+        assert "text/html" in httpx2.get(address, timeout=60).headers["content-type"]
         running.send_signal(signal.SIGTERM)
         assert not [line for line in lines if line.startswith("to search it")]
     assert running.returncode == 0

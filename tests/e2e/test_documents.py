@@ -153,7 +153,7 @@ def test_documents_are_deleted_by_a_filter_and_by_their_age(
     )
     assert (changed.retention_days, changed.indexes) == (2, {"host": "keyword"})
     assert changed.codec_policy == verso.stats(name).codec_policy == "fast"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while listed(verso, name) != ["new", "timeless"]:
         assert time.monotonic() < deadline
         time.sleep(0.2)

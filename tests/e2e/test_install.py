@@ -78,7 +78,7 @@ def test_the_installed_wheels_run_the_demo_for_a_user_who_may_write_the_data_fol
         env=kept | {"HOME": str(home), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

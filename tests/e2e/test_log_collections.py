@@ -133,7 +133,7 @@ def test_a_file_comes_out_of_the_command_line_byte_for_byte(
         done.check_returncode()
         return done.stdout
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while (held := verso.stats(name).lines) is None or held.segments > 20:
         assert time.monotonic() < deadline, held
         time.sleep(0.2)
@@ -182,6 +182,7 @@ def test_times_are_read_as_the_sender_says(
         f"{platform.url}/v1/ingest?collection={logs}&time_format=%25q",
         content=b"a line\n",
         headers={"Content-Type": "text/plain"},
+        timeout=60,
     )
     assert (refused.status_code, refused.json()["code"]) == (422, "request_invalid")
     found = verso.count(logs, filter=Filter(field="source", eq="wrong"))
@@ -193,6 +194,7 @@ def test_what_a_kind_cannot_do_is_refused(platform: Platform, verso: Client, log
         f"{platform.url}/v1/ingest?collection=default",
         content=b"a line\n",
         headers={"Content-Type": "text/plain"},
+        timeout=60,
     )
     assert (answer.status_code, answer.json()["code"]) == (422, "kind_unsupported")
     with pytest.raises(KindUnsupported):
@@ -261,7 +263,7 @@ def test_heads_read_lines(headed: Platform, verso: Client, logs: str) -> None:
 def test_a_migration_leaves_the_lines_as_they_are(verso: Client, logs: str) -> None:
     before = read(verso)
     verso.migrate(logs)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while (state := verso.migration(logs)).running:
         assert time.monotonic() < deadline, state
         time.sleep(0.2)

@@ -71,6 +71,7 @@ def test_the_bytes_themselves_can_be_asked_for(
         f"{platform.url}/v1/documents/a%2Fb%20c",
         params={"collection": collection},
         headers={"Accept": "application/octet-stream"},
+        timeout=60,
     )
     assert answer.content == b"\xff\x00raw"
 
@@ -172,8 +173,8 @@ def test_the_same_request_twice_is_one_job(
     platform: Platform, verso: Client, collection: str
 ) -> None:
     body = {"collection": collection, "documents": [{"id": "a", "text": "once"}]}
-    headers = {"Idempotency-Key": f'"{uuid.uuid4()}"', "Prefer": "wait=20"}
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as http:
+    headers = {"Idempotency-Key": f'"{uuid.uuid4()}"', "Prefer": "wait=60"}
+    with httpx2.Client(base_url=platform.url, timeout=120) as http:
         first = http.post("/v1/ingest", json=body, headers=headers)
         again = http.post("/v1/ingest", json=body, headers=headers)
         assert (first.status_code, again.status_code) == (200, 200)
@@ -220,6 +221,6 @@ def test_a_cancelled_job_ends_and_says_so(
 ) -> None:
     [job] = verso.submit(lines(2000), collection=collection)
     verso.cancel(job.id)
-    ended = verso.wait(job.id, timeout_s=120.0)
+    ended = verso.wait(job.id, timeout_s=300)
     assert ended.status is Status.CANCELLED
     assert ended.ok < 2000

@@ -154,7 +154,7 @@ def test_the_conformance_runner_finds_no_new_failure(stored: Platform, tmp_path:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

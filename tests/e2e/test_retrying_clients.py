@@ -117,7 +117,7 @@ def daemon(name: str, folder: Path, port: int) -> Iterator[None]:
     _, run = DAEMONS[name]
     folder.mkdir()
     with run(folder, port) as where:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not where.exists():
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -211,7 +211,7 @@ def test_no_client_that_keeps_its_lines_loses_one_and_none_doubles_an_identity(
     waiting = {name for name in services if name not in programs or programs[name].keeps}
     with ExitStack() as stack:
         stack.enter_context(syslog(platform, port))
-        until = time.monotonic() + 120
+        until = time.monotonic() + 240
         while not listens(port):
             assert time.monotonic() < until
             time.sleep(0.1)

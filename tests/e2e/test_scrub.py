@@ -33,7 +33,7 @@ def _damage(ledger: redis.Redis, collection: str, document: str) -> None:
     ledger.hset(name, document, replace(entry, records=(wrong, *rest)).pack())
 
 
-def _pass(verso: Client, *, after: int, timeout_s: float = 90.0) -> ScrubState:
+def _pass(verso: Client, *, after: int, timeout_s: float = 300.0) -> ScrubState:
     end = time.monotonic() + timeout_s
     while (state := verso.scrub()).number <= after or state.running:
         assert time.monotonic() < end, state

@@ -68,7 +68,9 @@ class Served:
     def vectors(self, texts: list[str]) -> np.ndarray[Any, Any]:
         """Return the platform's own vectors. Shape: (texts, dim)."""
         headers = {"Authorization": f"Bearer {self.key}", "Prefer": "wait=60"}
-        answer = httpx2.post(f"{self.url}/v1/embed", json={"texts": texts}, headers=headers)
+        answer = httpx2.post(
+            f"{self.url}/v1/embed", json={"texts": texts}, headers=headers, timeout=120
+        )
         return np.array([one["embedding"] for one in answer.json()["results"]], np.float32)
 
 
@@ -115,15 +117,15 @@ def full(served: Served) -> Iterator[Served]:
         while status != 429:
             assert time.monotonic() < until
             body = {"texts": ["late"]}
-            answer = httpx2.post(f"{served.url}/v1/embed", json=body, headers=headers)
+            answer = httpx2.post(f"{served.url}/v1/embed", json=body, headers=headers, timeout=60)
             status = answer.status_code
         yield served
     _await_answers(served)
 
 
 def _await_answers(served: Served) -> None:
-    until = time.monotonic() + 60
-    headers = {"Authorization": f"Bearer {served.key}", "Prefer": "wait=20"}
+    until = time.monotonic() + 240
+    headers = {"Authorization": f"Bearer {served.key}", "Prefer": "wait=60"}
     body = {"texts": ["back"]}
     while time.monotonic() < until:
         answer = httpx2.post(f"{served.url}/v1/embed", json=body, headers=headers, timeout=60)
@@ -211,7 +213,7 @@ def test_hugging_faces_client_compares_sentences(served: Served, path: str) -> N
 
 def test_text_embeddings_inference_says_what_it_serves_and_classifies(served: Served) -> None:
     headers = {"Authorization": f"Bearer {served.key}"}
-    with httpx2.Client(base_url=served.url, headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=served.url, headers=headers, timeout=120) as client:
         info = client.get("/tei/info").json()
         assert info["model_id"]
         assert info["max_input_length"] == 256
@@ -223,7 +225,7 @@ def test_text_embeddings_inference_says_what_it_serves_and_classifies(served: Se
         assert sum(scores) == pytest.approx(1.0, abs=1e-3)
         body = {"query": TEXTS[0], "texts": TEXTS}
         assert client.post("/tei/rerank", json=body).json()[0]["index"] == 0
-    assert httpx2.get(f"{served.url}/tei/health").status_code == 200
+    assert httpx2.get(f"{served.url}/tei/health", timeout=60).status_code == 200
 
 
 def test_a_model_that_is_not_served_is_not_found_by_any_sdk(served: Served) -> None:
@@ -268,7 +270,9 @@ def test_sdks_try_again_until_the_queue_has_room(served: Served) -> None:
     os.kill(pid, signal.SIGSTOP)
     try:
         for _ in range(SLICES + 1):
-            httpx2.post(f"{served.url}/v1/embed", json={"texts": ["late"]}, headers=headers)
+            httpx2.post(
+                f"{served.url}/v1/embed", json={"texts": ["late"]}, headers=headers, timeout=60
+            )
         url = f"{served.url}/v1"
         later = threading.Timer(1.5, os.kill, (pid, signal.SIGCONT))
         later.start()

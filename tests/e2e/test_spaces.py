@@ -49,7 +49,7 @@ def serving(
     space = of_another_space(folder)
     said = command(add_model, str(folder), "--data", str(platform.data))
     assert "serves beside the stable one" in said
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     with platform.client() as verso:
         while not (workers := verso.registry().workers) or not (
             found := workers[0]["artifact"]["additional"]
@@ -97,10 +97,12 @@ def test_an_embed_names_its_artifact(serving: str) -> None:
 
 
 def test_openais_clients_find_it_among_the_models(serving: str) -> None:
-    names = {one["id"] for one in httpx2.get(f"{serving}/v1/models").json()["data"]}
+    names = {one["id"] for one in httpx2.get(f"{serving}/v1/models", timeout=60).json()["data"]}
     assert {"verso", "short"} <= names
     body = {"model": "short", "input": TEXTS[:1]}
-    found = httpx2.post(f"{serving}/v1/embeddings", json=body).raise_for_status().json()
+    found = (
+        httpx2.post(f"{serving}/v1/embeddings", json=body, timeout=120).raise_for_status().json()
+    )
     assert found["model"] == "short"
     with Client(serving) as verso:
         [own] = verso.embed(TEXTS[:1], artifact="short")

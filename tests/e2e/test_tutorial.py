@@ -59,7 +59,7 @@ def run_page(page: Path, platform: Platform, folder: Path) -> str:
             cwd=folder,
             env={**os.environ, **settings},
             capture_output=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, f"{found['commands']}\n{done.stderr.decode()}"

@@ -41,14 +41,14 @@ class Before:
     def __init__(self, platform: Platform, expected: dict[str, Any]) -> None:
         self.platform = platform
         self.expected = expected
-        self.http = httpx2.Client(base_url=platform.url, timeout=60.0)
+        self.http = httpx2.Client(base_url=platform.url, timeout=120)
 
     def job(self, name: str) -> dict[str, Any]:
         """Return a recorded job as it is now, once it has ended."""
         path = f"/v1/jobs/{self.expected['jobs'][name]['id']}"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while True:
-            answer = self.http.get(path, headers={"Prefer": "wait=20"})
+            answer = self.http.get(path, headers={"Prefer": "wait=60"})
             found: dict[str, Any] = answer.raise_for_status().json()
             if found["status"] not in OPEN:
                 return found
@@ -72,7 +72,7 @@ class Before:
     def check_answer(self, row: dict[str, Any]) -> None:
         """Assert that a recorded question is answered as it was."""
         answer = self.http.request(
-            row["method"], row["path"], json=row["body"], headers={"Prefer": "wait=30"}
+            row["method"], row["path"], json=row["body"], headers={"Prefer": "wait=60"}
         )
         assert answer.status_code == 200, answer.text
         found, expected = answer.json(), row["answer"]
@@ -132,7 +132,7 @@ def stopped(
     with started(new_platform, models, "stopped", receiver=receiver[0]) as before:
         # On a new machine the first record of a fitted codec waits until its loops are compiled.
         deadline = time.monotonic() + 300
-        while (answer := before.http.get(FITTED, headers={"Prefer": "wait=50"})).is_error:
+        while (answer := before.http.get(FITTED, headers={"Prefer": "wait=60"})).is_error:
             assert time.monotonic() < deadline, answer.text
         yield before
 
@@ -244,7 +244,7 @@ def test_dead_letters_are_replayed(stopped: Before) -> None:
 
 
 def test_the_old_side_of_a_migration_is_removed_and_nothing_is_lost(stopped: Before) -> None:
-    answer = stopped.http.delete("/v1/collections/moved/migrate", headers={"Prefer": "wait=30"})
+    answer = stopped.http.delete("/v1/collections/moved/migrate", headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
     assert stopped.http.get("/v1/collections/moved/migrate").json()["old_removed"]
     stopped.check_documents("moved")

@@ -98,7 +98,7 @@ def alertmanager(received: tuple[int, Received], tmp_path: Path) -> Iterator[str
     try:
         while True:
             try:
-                httpx2.get(f"{url}/-/ready").raise_for_status()
+                httpx2.get(f"{url}/-/ready", timeout=60).raise_for_status()
                 break
             except httpx2.HTTPError:
                 assert process.poll() is None
@@ -119,7 +119,7 @@ def test_a_page_is_sent_and_its_slower_windows_are_not(
         {"labels": {"alertname": rule["alert"], **rule["labels"]}, "annotations": {"summary": "x"}}
         for rule in [*burning, other]
     ]
-    httpx2.post(f"{alertmanager}/api/v2/alerts", json=fired).raise_for_status()
+    httpx2.post(f"{alertmanager}/api/v2/alerts", json=fired, timeout=60).raise_for_status()
     found: dict[str, set[str]] = {}
     while set(found) != {"page", "ticket"}:
         receiver, note = received[1].get(timeout=60)

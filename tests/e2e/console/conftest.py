@@ -116,7 +116,9 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("there is no chromium")
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=3 * TIMEOUT_MS
+        )
         yield browser
         browser.close()
 

@@ -61,6 +61,10 @@ def send_line(url: str, collection: str, text: str, **labels: str) -> None:
     params = {"collection": collection, "label": [f"{k}={v}" for k, v in labels.items()]}
     headers = {"Content-Type": "text/plain", "Prefer": "respond-async"}
     answer = httpx2.post(
-        f"{url}/v1/ingest", params=params, content=f"{text}\n".encode(), headers=headers
+        f"{url}/v1/ingest",
+        params=params,
+        content=f"{text}\n".encode(),
+        headers=headers,
+        timeout=60,
     )
     assert answer.status_code == 202

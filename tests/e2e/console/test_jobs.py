@@ -69,6 +69,7 @@ def ingest(url: str, count: int = 3, *, bad: tuple[int, ...] = ()) -> str:
         f"{url}/v1/ingest",
         json={"collection": "work", "documents": rows},
         headers={"Prefer": "respond-async"},
+        timeout=60,
     )
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])

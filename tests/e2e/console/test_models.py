@@ -96,7 +96,7 @@ def test_a_canary_that_cannot_be_served_is_withdrawn_and_says_why(
     graph.write_bytes(b"no graph")
     page = look.open(f"/console/models/heads/{HEAD}")
     withdrawn = page.locator(".facts").first
-    expect(withdrawn).to_contain_text(version[:8], timeout=60_000)
+    expect(withdrawn).to_contain_text(version[:8], timeout=240_000)
     expect(withdrawn).to_contain_text("head.onnx")
     look.shot("withdrawn")
 
@@ -117,7 +117,7 @@ def test_a_training_is_started_and_followed_to_its_report(
     )
     page.get_by_role("button", name="Start the training").click()
     expect(page.get_by_role("meter", name="Training")).to_be_visible()
-    page.get_by_role("link", name="See its report").click(timeout=150_000)
+    page.get_by_role("link", name="See its report").click(timeout=400_000)
     expect(page.get_by_role("heading", name="Calibration")).to_be_visible()
     expect(page.get_by_role("figure", name="Confidence against accuracy")).to_be_visible()
     look.accessible()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from tests.e2e.console.conftest import DISKS, MAIL, Look, looked, planes
+from tests.e2e.console.conftest import DISKS, MAIL, TIMEOUT_MS, Look, looked, planes
 
 from verso_client import Document
 
@@ -229,7 +229,9 @@ def test_the_first_page_takes_at_most_150_kb_compressed(
     expect(look.page.get_by_role("searchbox")).to_be_visible()
     paths = {url.removeprefix(stage.url) for url in look.asked if "/console" in url}
     assert len(paths) > 10
-    with httpx2.Client(base_url=stage.url, headers={"Accept-Encoding": "gzip"}) as client:
+    with httpx2.Client(
+        base_url=stage.url, headers={"Accept-Encoding": "gzip"}, timeout=60
+    ) as client:
         sizes = {}
         for path in paths:
             with client.stream("GET", path) as answer:
@@ -242,6 +244,7 @@ def test_the_first_page_takes_at_most_150_kb_compressed(
 
 def test_an_outline_is_shown_before_any_script_has_run(stage: Platform, chromium: Browser) -> None:
     with chromium.new_context(java_script_enabled=False) as context:
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         page.goto(f"{stage.url}/console")
         expect(page.get_by_role("banner").get_by_text("Verso")).to_be_visible()
@@ -252,7 +255,7 @@ def test_an_outline_is_shown_before_any_script_has_run(stage: Platform, chromium
 def test_every_address_of_the_console_is_the_page_with_its_policy(
     stage: Platform, path: str
 ) -> None:
-    with httpx2.Client(base_url=stage.url) as client:
+    with httpx2.Client(base_url=stage.url, timeout=60) as client:
         answer = client.get(path)
         assert (answer.status_code, answer.headers["content-type"][:9]) == (200, "text/html")
         policy = answer.headers["content-security-policy"]
