@@ -20,11 +20,12 @@ from tests.wire import Item, cut
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Kind, Queue, Status
-from verso_ledger import Commit, Ledger, NewJob
+from verso_ledger import Commit, Ledger, NewJob, Policy
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
 
 JOBS = 60
+_POLICY = Policy(max_crashes=100)  # a busy machine lets leases run out that the faults did not
 
 
 def new_job(job_id: str) -> NewJob:
@@ -50,7 +51,7 @@ class Crowd:
         """Let them work while ``disturb`` is called again and again, then to their end."""
         for thread in self._threads:
             thread.start()
-        until = time.monotonic() + 200
+        until = time.monotonic() + 400
         while len(self.committed) < JOBS and time.monotonic() < until:
             disturb()
             time.sleep(0.05)
@@ -59,7 +60,7 @@ class Crowd:
             thread.join()
 
     def _ledger(self) -> Ledger:
-        return Ledger(connect(self.url, timeout_s=0.5, retries=1))
+        return Ledger(connect(self.url, timeout_s=0.5, retries=1), policy=_POLICY)
 
     def _call(self) -> None:
         ledger = self._ledger()

@@ -307,7 +307,8 @@ def start_gateway() -> Iterator[Callable[..., Gateway]]:
 
     def start(redis_url: str, **settings: Any) -> Gateway:
         broker_url = redis_url.removesuffix("/0") + "/1"
-        gateway = Gateway(Settings(redis_url=redis_url, broker_url=broker_url, **settings))
+        patient = {"wait_default_s": 60.0} | settings
+        gateway = Gateway(Settings(redis_url=redis_url, broker_url=broker_url, **patient))
         started.append(gateway)
         return gateway
 

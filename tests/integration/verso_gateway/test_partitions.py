@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, _at_work, post
 
-SOON = {"Prefer": "wait=1"}
+LONG, SOON = "wait=60", "wait=1"
 
 
 @pytest.fixture
@@ -18,19 +18,22 @@ def own_server(valkey_server: Callable[..., ValkeyServer]) -> ValkeyServer:
     return valkey_server()
 
 
-def made(client: httpx2.Client, name: str, partitions: int) -> tuple[int, str]:
-    answer = post(client, "/v1/collections", {"name": name, "partitions": partitions}, **SOON)
+def made(
+    client: httpx2.Client, name: str, partitions: int, *, prefer: str = LONG
+) -> tuple[int, str]:
+    body = {"name": name, "partitions": partitions}
+    answer = post(client, "/v1/collections", body, Prefer=prefer)
     return answer.status_code, answer.json().get("code", "")
 
 
-def deleted(client: httpx2.Client, name: str) -> tuple[int, str]:
-    answer = client.delete(f"/v1/collections/{name}", headers=SOON)
+def deleted(client: httpx2.Client, name: str, *, prefer: str = LONG) -> tuple[int, str]:
+    answer = client.delete(f"/v1/collections/{name}", headers={"Prefer": prefer})
     return answer.status_code, answer.json().get("code", "")
 
 
 def ingested(client: httpx2.Client, name: str) -> tuple[int, str]:
     body = {"collection": name, "documents": [{"id": f"d{n}", "text": f"t{n}"} for n in range(9)]}
-    answer = post(client, "/v1/ingest", body, Prefer="wait=30")
+    answer = post(client, "/v1/ingest", body, Prefer=LONG)
     return answer.status_code, answer.json().get("code", "")
 
 
@@ -48,7 +51,7 @@ def test_a_collection_is_served_from_when_all_partitions_are_made_until_it_is_de
 
 def _stopped_while_it_is_made(client: httpx2.Client, worker: FakeWorker) -> None:
     worker.pause()
-    assert made(client, "c", 3) == (503, "not_ready")
+    assert made(client, "c", 3, prefer=SOON) == (503, "not_ready")
     assert ingested(client, "c") == (404, "collection_unknown")
     assert made(client, "c", 1) == (409, "collection_exists")
     assert made(client, "c", 4) == (409, "collection_exists")
@@ -62,7 +65,7 @@ def _stopped_while_it_is_made(client: httpx2.Client, worker: FakeWorker) -> None
 
 def _stopped_while_it_is_deleted(client: httpx2.Client, worker: FakeWorker) -> None:
     worker.pause()
-    assert deleted(client, "c") == (503, "not_ready")
+    assert deleted(client, "c", prefer=SOON) == (503, "not_ready")
     assert ingested(client, "c") == (404, "collection_unknown")
     assert made(client, "c", 3) == (409, "collection_exists")
     worker.gate.set()

@@ -55,7 +55,7 @@ def _sent(body: bytes, coding: str, *, part_bytes: int = 4096) -> tuple[int, byt
         file_bytes=LIMIT_BYTES,
         feed_bytes=1 << 20,
         held_bytes=2 * LIMIT_BYTES,
-        stall_timeout_s=5.0,
+        stall_timeout_s=600.0,
     )
     asyncio.run(Inflate(limited)(scope, receive, send))
     found = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
