@@ -77,7 +77,7 @@ def await_moved(gateway: Gateway, target: str) -> None:
     path = f"/v1/collections/{NAME}/move"
     started = gateway.client.post(path, json={"ledger": target})
     assert started.status_code == 200, started.text
-    until = time.monotonic() + 120
+    until = time.monotonic() + 400
     while True:
         state = gateway.client.get(path).json()
         if state["stage"] == MoveStage.DONE:
@@ -227,7 +227,7 @@ def test_a_drained_ledger_is_left(servers: dict[str, ValkeyServer], start_gatewa
         assert refused.status_code == 422, refused.text
         with at_work(world):
             assert client.patch("/v1/ledgers/home", json={"draining": True, "move": True})
-            until = time.monotonic() + 120
+            until = time.monotonic() + 400
             while True:
                 home, other = client.get("/v1/ledgers").json()["ledgers"]
                 if home["leaving"] == 0:
