@@ -9,8 +9,8 @@ instead of ``balanced``. Ids of documents are numbers. Then everything is writte
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
   by the blocks of its files, above those without a point. Words are those of the set's chunks.
 
-Rows are settings of a collection: as shipped (hybrid, int8), the same with int4, dense, and dense
-with int4. No document has metadata or a time, so dense points have no payload, in closed segments.
+Rows are settings of a collection: as shipped (hybrid, int4), the same with int8, and dense ones.
+No document has metadata or a time, so dense points have no payload, in closed segments.
 Fitted tables are kept once and counted apart.
 """
 
@@ -57,8 +57,8 @@ LEAST = 500
 SHARE = 64  # entries of a bucket
 PAGE = 256
 KINDS = (
-    ("hybrid, int8: as shipped", Precision.INT8, True),
-    ("hybrid, int4", Precision.INT4, True),
+    ("hybrid, int4: as shipped", Precision.INT4, True),
+    ("hybrid, int8", Precision.INT8, True),
     ("dense, int8", Precision.INT8, False),
     ("dense, int4", Precision.INT4, False),
 )

@@ -25,7 +25,7 @@ def hybrid(verso: Client, lines: Callable[[int], list[Document]]) -> Iterator[st
     """A collection as it is made by default, which keeps words, with forty lines in it."""
     name = f"hybrid-{uuid.uuid4().hex[:8]}"
     made = verso.create_collection(name)
-    assert (made.search, made.precision) == (SearchMode.HYBRID, Precision.INT8)
+    assert (made.search, made.precision) == (SearchMode.HYBRID, Precision.INT4)
     verso.ingest(lines(40), collection=name)
     yield name
     verso.delete_collection(name)

@@ -20,6 +20,7 @@ python -m studies trials --data DIR --artifact models/default --work WORK [HEAD]
     [--recipes NAME ...] [--most N ...] [--sets SET ...]
 python -m studies baseline --data DIR --artifact models/default --work WORK HEAD
 python -m studies rankings --data DIR --artifact models/default --work WORK HEAD HEAD ...
+python -m studies precisions --data DIR --artifact models/default --work WORK HEAD ...
 python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
     [--only ARM ...]
@@ -54,7 +55,7 @@ from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
-from studies.quality import later, rankings, seeds, shipped
+from studies.quality import later, precisions, rankings, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
@@ -225,6 +226,13 @@ def _rankings(options: argparse.Namespace) -> None:
         for name, own in found.items()
     }
     print(json.dumps({"study": "rankings", "machine": shipping.machine(), "figures": figures}))
+
+
+def _precisions(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    for folder in options.head:
+        print(f"{folder.parent.name}\n\n{precisions.study(folder, bench)}\n")
 
 
 def _later(options: argparse.Namespace) -> None:
@@ -406,6 +414,9 @@ def _add_heads(commands: _Commands) -> None:
 
     first = commands.study("rankings", _rankings, "which head puts the right sentence first")
     first.add_argument("head", type=Path, nargs="+", help="folders; gains are over the first")
+
+    stored = commands.study("precisions", _precisions, "heads on int4 vectors beside int8 ones")
+    stored.add_argument("head", type=Path, nargs="+", help="folders of heads that read vectors")
 
 
 def _add_readers(commands: _Commands) -> None:

@@ -35,7 +35,7 @@ from verso_standalone.sample import TEXTS, Question
 from verso_standalone.stack import Stack, StackConfig
 
 COLLECTION = "demo"
-_PRECISION = Precision.INT8  # half the bytes of float16, and searches find the same (ADR 6)
+_PRECISION = Precision.INT4  # as a collection is by default
 _READ_BATCH = 64
 _READERS = 3
 _WARM_UP = "warm-up of the search path"

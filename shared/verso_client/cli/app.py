@@ -293,7 +293,7 @@ def evaluate_retrieval(
         Path, typer.Argument(help="Folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/.")
     ],
     split: Annotated[str, typer.Option(help="Which questions: qrels/SPLIT.tsv.")] = "test",
-    precision: Annotated[Precision, typer.Option(help="How vectors are stored.")] = Precision.INT8,
+    precision: Annotated[Precision, typer.Option(help="How vectors are stored.")] = Precision.INT4,
     patience: Annotated[
         float, typer.Option(min=1, help="Longest wait for all texts to be verified, seconds.")
     ] = 7200.0,

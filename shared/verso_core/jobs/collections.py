@@ -230,7 +230,10 @@ class CollectionSettings(Params):
         default=CollectionKind.DOCUMENTS,
         description="logs keeps lines together, with one vector a statement",
     )
-    precision: Precision = Precision.INT8
+    precision: Precision = Field(
+        default=Precision.INT4,
+        description="how vectors are stored: 4 bits a dimension find as much as 8 or 16 do",
+    )
     text_policy: TextPolicy = TextPolicy.PATCH
     search: SearchSetting = Field(
         default=SearchMode.HYBRID,

@@ -83,7 +83,7 @@ def test_groups_of_rounded_vectors_are_compared_with_those_of_plain_ones(bench: 
         _packed(bench.data / "logs_syzkaller" / f"{part}.jsonl.xz", rows)
     found = aggregation._measured(bench, "logs_syzkaller")
     assert found["rows"] == 18
-    assert found["0.95/float32/same"] == found["0.95/int8/same"] == 1.0
+    assert found["0.95/float32/same"] == found["0.95/int8/same"] == found["0.95/int4/same"] == 1.0
     assert "| logs_syzkaller, 0.78, 1 bit | " in aggregation.page({"logs_syzkaller": found})
 
 

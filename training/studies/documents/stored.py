@@ -1,7 +1,7 @@
 """Texts as a worker stores them: cut into chunks, each with its vector and its terms.
 
-Vectors take minutes of a core and are kept: one file a set and split, of the int8 codes of all
-chunks one after the other.
+Vectors take minutes of a core and are kept: one file a set and split, of what a collection stores
+of all chunks one after the other.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from studies.documents.data import Document
 from verso_core import manifest
+from verso_core.jobs import Precision
 from verso_training.artifact.graphs import EncoderGraph
 from verso_worker.records import outputs
 from verso_worker.records.artifact import cutter
+from verso_worker.records.space import Space, Stored
 from verso_worker.rules.classification.subjects import read_chunks
 from verso_worker.stores.bm25 import Bm25
 
@@ -36,29 +37,34 @@ def documents(
     most: int,
     every: int = 1,
     threads: int = 1,
+    precision: Precision = Precision.INT8,
 ) -> list[Document]:
     """Return what a head reads of texts, encoded once and kept in ``cache``.
 
     Args:
         texts: To read.
         artifact: Whose cutter and encoder.
-        cache: A file without ending; written where it does not exist or does not fit.
+        cache: A file without ending; written where it does not exist or does not fit. One of
+            another precision than int8 has the precision's name at its end.
         most: Chunks of a document that are read.
         every: The first of so many texts has vectors, of 0 none; the others have terms alone.
         threads: For the encoder.
+        precision: Of the collection that stores them.
     """
-    scale = manifest.load(artifact).manifest.space.int8_scale
+    about = manifest.load(artifact).manifest.space
+    space = Space(precision, about.dim, about.int8_scale)
     parts = chunked(texts, artifact=artifact, most=most)
     encoded = [every > 0 and number % every == 0 for number in range(len(parts))]
     flat = [chunk for own in itertools.compress(parts, encoded) for chunk in own]
-    path = cache.with_suffix(".npy")
+    ending = "" if precision is Precision.INT8 else f"-{precision}"
+    path = cache.with_name(f"{cache.name}{ending}.npy")
     if path.exists() and len(found := np.load(path)) == len(flat):
         codes = found
     else:
-        codes = _codes(flat, artifact=artifact, scale=scale, threads=threads)
+        codes = _codes(flat, space, artifact=artifact, threads=threads)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, codes)
-    vectors = (codes / scale).astype(np.float32)
+    vectors = space.widen(codes)
     terms = iter(Bm25().documents([chunk for own in parts for chunk in own]))
     made, at = [], 0
     for own, has_vectors in zip(parts, encoded, strict=True):
@@ -69,15 +75,12 @@ def documents(
     return made
 
 
-def _codes(
-    chunks: Sequence[bytes], *, artifact: Path, scale: float, threads: int
-) -> NDArray[np.int8]:
-    """Return the int8 codes of chunks; equal ones are encoded once. Shape: (N, D)."""
+def _codes(chunks: Sequence[bytes], space: Space, *, artifact: Path, threads: int) -> Stored:
+    """Return what is stored of chunks; equal ones are encoded once. Shape: (N, width)."""
     if not chunks:
-        return np.zeros((0, manifest.load(artifact).manifest.space.dim), np.int8)
+        return np.zeros((0, space.width), space.dtype)
     distinct = {chunk: number for number, chunk in enumerate(dict.fromkeys(chunks))}
     graph = EncoderGraph(artifact, threads=threads)
-    vectors = graph.encode([chunk.decode(errors="replace") for chunk in distinct])
-    codes = np.clip(np.rint(vectors * scale), -127, 127).astype(np.int8)
-    found: NDArray[np.int8] = codes[[distinct[chunk] for chunk in chunks]]
+    codes = space.round(graph.encode([chunk.decode(errors="replace") for chunk in distinct]))
+    found: Stored = codes[[distinct[chunk] for chunk in chunks]]
     return found

@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_core.jobs import Precision
 from verso_training.artifact.graphs import EncoderGraph
 from verso_training.heads.rows import Row, RowSplit
+from verso_worker.records.space import Space
 
 LOG_SETS = ("logs_syzkaller", "logs_defects4j", "logs_rinstall", "logs_rcheck")
 OUT_OF_SCOPE = "out_of_scope"
@@ -126,9 +128,15 @@ def banking(root: Path) -> LabelledSet:
 
 
 def stored_vectors(
-    texts: Sequence[str], *, artifact: Path, cache: Path, scale: float, threads: int = 1
+    texts: Sequence[str],
+    *,
+    artifact: Path,
+    cache: Path,
+    scale: float,
+    threads: int = 1,
+    precision: Precision = Precision.INT8,
 ) -> NDArray[np.float32]:
-    """Vectors as an int8 collection returns them, encoded once and kept in ``cache``.
+    """Vectors as a collection returns them, encoded once and kept unrounded in ``cache``.
 
     Args:
         texts: To encode.
@@ -136,6 +144,7 @@ def stored_vectors(
         cache: A file without ending; written where it does not exist or does not fit.
         scale: Of the int8 space.
         threads: For the encoder.
+        precision: Of the collection.
     """
     path = cache.with_suffix(".npy")
     if path.exists() and len(found := np.load(path)) == len(texts):
@@ -144,8 +153,8 @@ def stored_vectors(
         vectors = EncoderGraph(artifact, threads=threads).encode([t[:4000] for t in texts])
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, vectors)
-    codes = np.clip(np.rint(vectors * scale), -127, 127)
-    return (codes / scale).astype(np.float32)  # type: ignore[no-any-return]
+    space = Space(precision, vectors.shape[1], scale)
+    return space.widen(space.round(vectors))
 
 
 def _tenth(number: int) -> RowSplit:

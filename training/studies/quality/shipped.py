@@ -27,6 +27,7 @@ from studies.quality.squad import Part
 from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core import heads, manifest
 from verso_core.heads import Reads, Task
+from verso_core.jobs import Precision
 from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
@@ -173,12 +174,18 @@ def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
 
 
 def outputs_of(
-    folder: Path, split: RowSplit, *, data: Path, artifact: Path, work: Path
+    folder: Path,
+    split: RowSplit,
+    *,
+    data: Path,
+    artifact: Path,
+    work: Path,
+    precision: Precision = Precision.INT8,
 ) -> confidence.Outputs:
     """Return what a head that reads documents says of the rows of a split, as they were checked."""
     recipe = recipes.parse(heads.load(folder).head.lineage.recipe)
     job = Job(data, artifact, folder.parent.parent, work, on_progress=lambda _: None)
-    checked, read = _checked(recipe, job, [split])
+    checked, read = _checked(recipe, job, [split], precision)
     documents = [read[str(row.text)] for row in checked.of(split)]
     return served.outputs(folder, documents, checked.targets(split))
 
@@ -223,7 +230,10 @@ def texts_of(recipe: HeadRecipe, data: Path) -> dict[str, dict[RowSplit, list[st
 
 
 def _checked(
-    recipe: HeadRecipe, job: Job, splits: Sequence[RowSplit]
+    recipe: HeadRecipe,
+    job: Job,
+    splits: Sequence[RowSplit],
+    precision: Precision = Precision.INT8,
 ) -> tuple[Checked, dict[str, Document]]:
     """Return the rows of a recipe, and what is read of those of some splits."""
     groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
@@ -233,11 +243,17 @@ def _checked(
         rows = [row for row in group.rows if row.label not in _WITHOUT_MEANING]
         examples += [replace(row, label=_named(group, row.label)) for row in rows]
         for split in splits:
-            read |= _read(recipe, job, group, split)
+            read |= _read(recipe, job, group, split, precision)
     return _context(recipe, job, groups).checked(recipe, examples), read
 
 
-def _read(recipe: HeadRecipe, job: Job, group: LabelledSet, split: RowSplit) -> dict[str, Document]:
+def _read(
+    recipe: HeadRecipe,
+    job: Job,
+    group: LabelledSet,
+    split: RowSplit,
+    precision: Precision = Precision.INT8,
+) -> dict[str, Document]:
     """Return what is read of the texts of a split."""
     most = recipe.classify.max_chunks
     texts = [str(row.text) for row in group.of(split) if row.label not in _WITHOUT_MEANING]
@@ -247,6 +263,7 @@ def _read(recipe: HeadRecipe, job: Job, group: LabelledSet, split: RowSplit) -> 
         cache=job.work / "documents" / f"{group.name}-{split}-{most}",
         most=most,
         every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
+        precision=precision,
     )
     return dict(zip(texts, found, strict=True))
 

@@ -40,6 +40,10 @@ _UNIT = 10_000
 _HALF = (1284, 3881, 6568, 9424, 12562, 16181, 20690, 27326)
 _LEVELS = np.array([-level for level in reversed(_HALF)] + list(_HALF), np.float64)
 _BOUNDS = (_LEVELS[:-1] + _LEVELS[1:]) / (2 * _UNIT)
+KEPT = 0.9905
+"""Share of two vectors' cosine that is left between what is kept of both: 1 less the mean squared
+error of 16 levels for a normal variable, 0.0095 (Max 1960, table I). Texts show the same."""
+
 _MARGIN = 1e-3  # by which a number may move, as a share of it, without changing its code
 _ROUNDS = 16
 

@@ -168,6 +168,15 @@ class Space:
             return int4.cosines(unit, int4.unpacked(stored))
         return np.asarray(self.widen(stored) @ unit, np.float32)
 
+    def stored_distance(self, distance: float) -> float:
+        """Return the mean cosine distance of two stored vectors of which this was the distance.
+
+        Both are cosine distances, in [0, 2]. Equal vectors stay equal all the same.
+        """
+        if self.precision is not Precision.INT4:
+            return distance
+        return 1 - (1 - distance) * int4.KEPT
+
     def _rows(self, vectors: Stored, width: int) -> Stored:
         if vectors.ndim != 2 or vectors.shape[1] != width:
             raise VectorInvalid(f"expected shape (texts, {width}), got {vectors.shape}")

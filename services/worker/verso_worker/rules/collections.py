@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupported, RequestInvalid
-from verso_core.jobs import Collection, CollectionKind, SearchMode, TextPolicy
+from verso_core.jobs import Collection, CollectionKind, Precision, SearchMode, TextPolicy
 from verso_core.jobs.collections import (
     MAX_INDEXES,
     CodecShare,
@@ -63,6 +63,7 @@ class Collections:
             ModelUnknown: no artifact serves under the name that is given.
             CollectionExists: there is one of this name with other settings.
             KindUnsupported: a log collection was to keep texts.
+            RequestInvalid: int4 was asked for an artifact of an odd dimension.
         """
         if request.kind is CollectionKind.LOGS and request.text_policy is TextPolicy.BOTH:
             raise KindUnsupported(
@@ -78,7 +79,7 @@ class Collections:
             return _same(known, request)
         wanted = Collection(
             name=request.name,
-            precision=request.precision,
+            precision=_precision(request, dim=model.dim),
             text_policy=request.text_policy,
             space=model.space,
             dim=model.dim,
@@ -230,6 +231,21 @@ class Collections:
                 if name == artifact_of(name) != ""
             ),
         )
+
+
+def _precision(request: CollectionParams, *, dim: int) -> Precision:
+    """Return how vectors are stored: of an odd dimension by int8, unless something is asked for.
+
+    A byte has two int4 codes.
+
+    Raises:
+        RequestInvalid: int4 was asked for an odd dimension.
+    """
+    if request.precision is not Precision.INT4 or dim % 2 == 0:
+        return request.precision
+    if "precision" in request.model_fields_set:
+        raise RequestInvalid(f"expected an even dimension for precision int4, got {dim}")
+    return Precision.INT8
 
 
 def _same(known: Collection, request: CollectionParams) -> CollectionInfo:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipeline
 from tests.wire import Item, cut
 
-from verso_core.errors import CollectionExists, CollectionUnknown
+from verso_core.errors import CollectionExists, CollectionUnknown, RequestInvalid
 from verso_core.jobs import Kind, Precision, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.collections import Collections
 from verso_worker.rules.pipeline import Pipeline
+from verso_worker.rules.ports.models import Model
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -92,6 +96,27 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert ended.error is not None
     assert ended.error["code"] == CollectionUnknown.code
     assert made.read(*TEXTS) == list(TEXTS.values())
+
+
+class OddModels:
+    """The models of a pipeline, as if their vectors had one number more."""
+
+    def __init__(self, models: ArtifactStore) -> None:
+        self._models = models
+
+    def named(self, name: str | None) -> Model:
+        model = self._models.named(name)
+        return replace(model, dim=model.dim + 1)
+
+
+def test_an_odd_dimension_has_no_place_for_pairs_of_codes(
+    made: Made, model_store: ArtifactStore, vectors: EdgeVectors
+) -> None:
+    odd = Collections(cast(Any, OddModels(model_store)), vectors, made.ledger.documents, buckets=4)
+    assert odd.create(CollectionParams(name="odd")).precision is Precision.INT8
+    with pytest.raises(RequestInvalid, match="even dimension for precision int4"):
+        odd.create(CollectionParams(name="asked", precision=Precision.INT4))
+    assert made.pipeline.create_collection(CollectionParams(name="even")).precision == "int4"
 
 
 def test_a_name_that_another_owner_has_is_taken(made: Made) -> None:

@@ -297,7 +297,7 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
     stores.fill({"a": b"open failed", "b": b"its neighbour"})
     [old] = stores.points("a")
     stored = stores.vectors.get("default", [old])[old].copy()
-    stored[0] = np.nextafter(stored[0], np.float16(1))
+    stored[0] ^= 1  # a code of four bits
     collection = stores.ledger.documents.collection("default")
     renamed = vector_hash(Space.of(collection).raw(stored))
 
@@ -310,7 +310,8 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
     stores.alter("a", rename)
     [middle] = stores.points("a")
     payload = stores.vectors.payloads("default", [old])[old]
-    wrong = np.zeros_like(stored)
+    [other] = stores.points("b")
+    wrong = stores.vectors.get("default", [other])[other]
     stores.vectors.put("default", [Point(middle, wrong, payload)])
     assert counts(stores.scrub()) == (1, 1, 0)
     assert stores.read("a") == [b"open failed"]

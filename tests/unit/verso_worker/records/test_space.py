@@ -77,6 +77,21 @@ def test_int4_vectors_are_close_to_what_was_rounded(vectors: Vector) -> None:
     assert np.abs(space.cosines(vectors[0], stored) - space.widen(stored) @ vectors[0]).max() < 1e-6
 
 
+def test_int4_brings_vectors_apart_by_as_much_as_is_told() -> None:
+    """What a threshold of two texts' distance is corrected by where their vectors are stored."""
+    space = Space(Precision.INT4, 384, 0.0)
+    first, noise = units(1, dim=384, count=400), units(2, dim=384, count=400)
+    second = first + 0.4 * noise
+    second /= np.linalg.norm(second, axis=1, keepdims=True)
+    apart = 1 - (first * second).sum(axis=1)
+    kept = [space.widen(space.round(rows)) for rows in (first, second)]
+    between = 1 - (kept[0] * kept[1]).sum(axis=1)
+    told = np.array([space.stored_distance(float(one)) for one in apart])
+    assert abs(float((between - told).mean())) < 1e-3
+    assert float((between - apart).mean()) > 5e-3
+    assert Space(Precision.INT8, 384, 300.0).stored_distance(0.2) == 0.2
+
+
 def test_int4_vectors_are_the_same_numbers_everywhere() -> None:
     space = Space(Precision.INT4, 384, 0.0)
     wide = space.widen(space.round(units(7, dim=384, count=64)))

@@ -14,7 +14,7 @@ import type { NewCollection } from "./types.js";
 const START: NewCollection = {
   name: "",
   kind: "documents",
-  precision: "int8",
+  precision: "int4",
   search: "hybrid",
   codec_policy: "balanced",
   text_policy: "patch",
@@ -143,7 +143,7 @@ export function CreateDialog({ open, onClose }: { open: boolean; onClose: () => 
 const PRECISIONS = {
   float16: "2 bytes a dimension",
   int8: "1 byte a dimension",
-  int4: "half a byte; finds a little less",
+  int4: "half a byte; finds as much",
 };
 
 export const POLICIES = {

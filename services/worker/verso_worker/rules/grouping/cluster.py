@@ -23,7 +23,7 @@ from verso_core.jobs.cluster import (
 )
 from verso_core.jobs.models import text_field
 from verso_core.record import point_ids
-from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.records.space import Space, Stored
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
 from verso_worker.rules.grouping.messages import messages
@@ -128,7 +128,7 @@ class Cluster:
         space = Space.of(collection)
         members, points, stored = self._stored(collection, chunks, space)
         if len(members) <= self.pairs:
-            labels = _of_pairs(space.widen(stored), asked)
+            labels = _of_pairs(space, stored, asked)
         else:
             numbers = {point: number for number, point in enumerate(points)}
 
@@ -207,12 +207,14 @@ def _shown(member: _Member, text: bytes | VersoError) -> Member:
     return Member.model_validate({"id": member.name, "time": member.time, **fields})
 
 
-def _of_pairs(vectors: Vector, asked: ClusterParams) -> Labels:
+def _of_pairs(space: Space, stored: Stored, asked: ClusterParams) -> Labels:
+    vectors = space.widen(stored)
     if asked.method is Method.HDBSCAN:
         return by_pairs.by_stability(
             vectors, min_size=asked.min_size, min_samples=asked.min_samples
         )
-    return by_pairs.by_density(vectors, eps=asked.eps, min_samples=asked.min_samples)
+    eps = space.stored_distance(asked.eps)
+    return by_pairs.by_density(vectors, eps=eps, min_samples=asked.min_samples)
 
 
 def _of_graph(
@@ -228,7 +230,8 @@ def _of_graph(
         return by_stability(
             graph, min_size=asked.min_size, min_samples=asked.min_samples, on_progress=on_progress
         )
-    return by_density(graph, eps=asked.eps, min_samples=asked.min_samples, on_progress=on_progress)
+    eps = space.stored_distance(asked.eps)
+    return by_density(graph, eps=eps, min_samples=asked.min_samples, on_progress=on_progress)
 
 
 def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:

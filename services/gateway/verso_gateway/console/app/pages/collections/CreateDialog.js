@@ -12,7 +12,7 @@ import { created } from "./requests.js";
 const START = {
     name: "",
     kind: "documents",
-    precision: "int8",
+    precision: "int4",
     search: "hybrid",
     codec_policy: "balanced",
     text_policy: "patch",
@@ -68,7 +68,7 @@ export function CreateDialog({ open, onClose }) {
 const PRECISIONS = {
     float16: "2 bytes a dimension",
     int8: "1 byte a dimension",
-    int4: "half a byte; finds a little less",
+    int4: "half a byte; finds as much",
 };
 export const POLICIES = {
     smallest: "fewest bytes, slowest reads",
