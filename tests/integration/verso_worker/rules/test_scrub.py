@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.integration.verso_worker.worker_parts import (
