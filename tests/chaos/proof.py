@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -34,11 +34,19 @@ from verso_core.jobs import CollectionKind
 from verso_core.jobs.lines import LinesRequest
 
 LINES = "chaos-lines"
+KEPT = "kept"
+"""Folder of a round's folder with the platform's data, if a promise was broken."""
 _DISK_MIB = 1500
 _PATIENCE_S = 300.0
 _FULL_S = 3.0
+_IN_A_ROW = 0.6
+_PAUSE_S = 0.3
 _JUMPS_S = (-15.0, -2.0, 0.0, 2.0, 15.0)
 _SAMPLE_S = 5.0
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_socket()]
 
 
 class SmallDisk(Platform):
@@ -69,6 +77,11 @@ class SmallDisk(Platform):
         words = (self.folder / "valkey" / "valkey.conf").read_text(encoding="utf-8").split()
         port = int(words[words.index("port") + 1])
         return redis.Redis(port=port, password=(self.folder / "secret").read_text("ascii"))
+
+    def keep(self, target: Path) -> None:
+        """Copy the data folder, which ends with the platform, as far as it can be read."""
+        with contextlib.suppress(OSError, psutil.Error, AssertionError):
+            shutil.copytree(self.folder, target, dirs_exist_ok=True, ignore=_sockets)
 
     def caller(self) -> Client:
         """Return a client that comes through the proxy."""
@@ -218,7 +231,7 @@ def run_round(
             client.create_collection(COLLECTION)
             client.create_collection(LINES, kind=CollectionKind.LOGS)
             probe(client, "before/all", journal)  # the first work of all waits for what is compiled
-        storm = Proof(platform, journal, Random(seed), log)
+        storm = Proof(platform, journal, Random(seed), log, in_a_row=_IN_A_ROW, pause_s=_PAUSE_S)
         load = Load(platform.caller, journal, callers=2, seed=seed)
         sampler = Sampler(platform, lambda: shutil.disk_usage(platform.folder).used)
         started = time.monotonic()
@@ -235,7 +248,12 @@ def run_round(
         verdict = judge(platform, journal)
         lines = judge_lines(platform, sender.told)
         samples = sampler.stop()
+        if is_broken(verdict | {"lines": lines}):
+            platform.keep(folder / KEPT)
         platform.stop()
+    except BaseException:
+        platform.keep(folder / KEPT)
+        raise
     finally:
         platform.proxy.close()
         platform.close()
@@ -244,6 +262,15 @@ def run_round(
         "recovery_s": {what: [round(s, 2) for s in row] for what, row in storm.recovery_s.items()},
         "full_disk": platform.has_disk, **verdict, "lines": lines, "samples": samples,
     }  # fmt: skip
+
+
+def is_broken(found: Mapping[str, Any]) -> bool:
+    """Whether a round found a broken promise."""
+    lines = found["lines"]
+    return any(
+        (found["lost"], found["twice"], found["broken"],
+         lines["lost"], lines["doubled"], lines["unknown"])
+    )  # fmt: skip
 
 
 def judge_lines(platform: SmallDisk, told: LinesTold) -> dict[str, int]:

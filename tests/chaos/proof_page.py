@@ -103,7 +103,8 @@ def _recovery(rows: Sequence[Row]) -> Iterator[str]:
             found[what] += seconds
     yield "## Recovery"
     yield ""
-    yield "Seconds from a fault until a text and a document sent after it are embedded and stored."
+    yield "Seconds from a fault until a text and a document sent after it are embedded and stored;"
+    yield "of several in a row, each within the recovery of the one before, from the last of them."
     yield ""
     yield "| fault | n | median | longest |"
     yield "|---|---:|---:|---:|"

@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from typing import Any
 
 from sheet import machine
 from tests.chaos.many_lines import run_many
-from tests.chaos.proof import run_round
+from tests.chaos.proof import KEPT, is_broken, run_round
 from tests.chaos.proof_page import page
 from tests.chaos.store_cuts import STORES
 
@@ -169,8 +170,15 @@ def prove(results: Results, given: argparse.Namespace, artifact: Path) -> None:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="verso-prove-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    """Yield a folder that is removed in the end, unless it has what a broken promise left."""
+    folder = Path(tempfile.mkdtemp(prefix="verso-prove-"))
+    try:
+        yield folder
+    finally:
+        if (folder / KEPT).exists():
+            sys.stderr.write(f"a promise was broken: {folder}\n")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def broken(row: dict[str, Any]) -> bool:
@@ -179,9 +187,7 @@ def broken(row: dict[str, Any]) -> bool:
         return bool(row["wrong"])
     if "passed" in row:
         return not row["passed"]
-    lines = row["lines"]
-    return bool(row["lost"] or row["twice"] or row["broken"] or lines["lost"] or lines["doubled"]
-                or lines["unknown"])  # fmt: skip
+    return is_broken(row)
 
 
 def main() -> int:

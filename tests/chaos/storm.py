@@ -31,6 +31,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 from tests.chaos.load import COLLECTION, Journal, Load, text_of
 from tests.e2e.conftest import ARTIFACT, Platform
 
@@ -39,8 +41,10 @@ from verso_core.errors import DocumentUnknown, VersoError
 from verso_core.jobs import Kind, Queue, Status
 
 PARTS = ("worker", "engine", "shard", "keeper", "gateway", "valkey")
+IN_A_ROW = "several in a row"
 _LOST_S = 300.0
 """Recovery that takes longer than this is no recovery."""
+_AGAIN_S = 0.1
 _REST_S = 60.0
 """A job that has not ended so long after the last caller left is lost: some leases and pauses."""
 SETTINGS = {
@@ -54,7 +58,20 @@ SETTINGS = {
 
 @dataclass
 class Storm:
-    """One run. ``recovery_s`` holds the seconds after each fault, by what it was."""
+    """One run.
+
+    Attributes:
+        platform: what is shot at.
+        journal: what callers were told.
+        dice: draws the faults.
+        log: gets a line of JSON for each fault, or for some in a row.
+        recovery_s: seconds after each fault, by what it was.
+        kills: processes that were killed.
+        faults: how many there were.
+        in_a_row: how likely another fault follows before the platform has recovered from one; the
+            recovery is then measured from the last of them.
+        pause_s: mean time after a recovery until the next fault, seconds.
+    """
 
     platform: Platform
     journal: Journal
@@ -63,30 +80,39 @@ class Storm:
     recovery_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     kills: int = 0
     faults: int = 0
+    in_a_row: float = 0.0
+    pause_s: float = 1.0
 
     def rage(self, *, faults: int, until: float) -> None:
         """Do so many faults, or fewer when the time (``time.monotonic``) is over."""
         with self.platform.client(patience_s=_LOST_S) as client:
             while self.faults < faults and time.monotonic() < until:
                 self._one(client)
-                time.sleep(self.dice.expovariate(1.0))
+                time.sleep(self.dice.expovariate(1.0) * self.pause_s)
 
     def ways(self) -> dict[Callable[[], str], float]:
         """Return the faults that are drawn from, and how often each is drawn."""
         return {self._kill: 14, self._kill_several: 2, self._stop: 3, self._ring: 1}
 
     def _one(self, client: Client) -> None:
-        ways = self.ways()
-        what = self.dice.choices(list(ways), list(ways.values()))[0]()
+        what = [self._fault()]
+        while self.dice.random() < self.in_a_row:
+            time.sleep(self.dice.random())
+            what.append(self._fault())
         started = time.monotonic()
-        self.faults += 1
         try:
             probe(client, f"probe/{self.faults}", self.journal)
         except VersoError as error:
-            self.journal.wrong(f"no recovery from {what}: {error.code}")
+            self.journal.wrong(f"no recovery from {', '.join(what)}: {error.code}")
         spent = time.monotonic() - started
-        self.recovery_s[what].append(spent)
-        self._note({"fault": self.faults, "what": what, "recovery_s": round(spent, 2)})
+        self.recovery_s[what[0] if len(what) == 1 else IN_A_ROW].append(spent)
+        self._note({"fault": self.faults, "what": ", ".join(what), "recovery_s": round(spent, 2)})
+
+    def _fault(self) -> str:
+        ways = self.ways()
+        what = self.dice.choices(list(ways), list(ways.values()))[0]()
+        self.faults += 1
+        return what
 
     def _kill(self) -> str:
         part = self.dice.choice(PARTS)
@@ -116,6 +142,11 @@ class Storm:
 
     def _ring(self) -> str:
         """Double wake-ups, wake-ups for no queue, or none at all."""
+        again = Retry(ConstantBackoff(_AGAIN_S), retries=round(_LOST_S / _AGAIN_S))
+        again.call_with_retry(self._ring_once, lambda _: None)  # the ledger may be between lives
+        return "wake-ups doubled or lost"
+
+    def _ring_once(self) -> None:
         with self.platform.redis() as ledger:
             ledger.execute_command("SELECT", 1)
             name = self.dice.choice(list(Queue)).celery_name
@@ -123,7 +154,6 @@ class Storm:
                 ledger.delete(*(queue.celery_name for queue in Queue))
             for message in ledger.lrange(name, 0, 0) * 20:
                 ledger.lpush(name, message)
-        return "wake-ups doubled or lost"
 
     def _note(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")
