@@ -276,8 +276,7 @@ def is_broken(found: Mapping[str, Any]) -> bool:
 def judge_lines(platform: SmallDisk, told: LinesTold) -> dict[str, int]:
     """Read every line back: acknowledged ones are there once, unanswered ones at most once."""
     asked = LinesRequest.model_validate({"collection": LINES, "limit": 0, "raw": True})
-    with platform.client(patience_s=_PATIENCE_S) as client:
-        read = Counter(b"".join(client.lines(asked)).decode().splitlines())
+    read = Counter(platform.read_lines(asked).decode().splitlines())
     known = {*told.acknowledged, *told.unanswered}
     return {
         "acknowledged": len(told.acknowledged),
