@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -47,7 +47,9 @@ atexit.register(gc.freeze)
 # Files that share a platform go to one tester, which starts it once for all of them.
 _STORIES = tuple(
     f"e2e/console/test_{name}.py"
-    for name in ("logs", "search_and_documents", "collections", "jobs", "map_and_health")
+    for name in (
+        *("logs", "search_and_documents", "collections", "jobs", "map_and_health", "rolled_over"),
+    )
 )
 _SHARING = tuple(
     f"e2e/test_{name}.py"
@@ -173,8 +175,16 @@ def variant() -> Callable[..., Path]:
 class ValkeyServer:
     """A Valkey process on a folder, which a test may kill, stop and start again."""
 
-    def __init__(self, binary: str, folder: Path, flags: dict[str, str]) -> None:
+    def __init__(
+        self,
+        binary: str,
+        folder: Path,
+        flags: dict[str, str],
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._binary = binary
+        self._environment = environment or {}
         self.folder = folder
         self._flags = FLAGS | {"port": str(free_port()), "dir": str(folder)} | flags
         self._process: subprocess.Popen[bytes] | None = None
@@ -187,7 +197,10 @@ class ValkeyServer:
         log = (self.folder / "server.log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                [self._binary, *arguments], stdout=log, stderr=subprocess.STDOUT
+                [self._binary, *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environment},
             )
         until = time.monotonic() + 60
         with redis.Redis.from_url(self.url) as client:

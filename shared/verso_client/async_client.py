@@ -21,6 +21,7 @@ from verso_client.exchange import (
     Reply,
     Retries,
     Steps,
+    asked_headers,
     error_of,
     event_call,
     headers_of,
@@ -102,6 +103,9 @@ class AsyncClient:
         api_key: sent with every request; needed if the platform uses keys.
         timeout_s: seconds without a byte after which a request fails.
         retries: how long to repeat a request whose error is retryable.
+        strict: whether searches, counts and views of log collections fail with
+            ``PartitionMissing`` where they would leave out a partition that its ledger has lost.
+            Otherwise their ``missing_partitions`` name it.
         transport: replaces the network; for an application in the same process.
 
     Every method raises errors of :mod:`verso_core.errors`: the platform's own, or ``Unavailable``
@@ -115,9 +119,11 @@ class AsyncClient:
         api_key: str | None = None,
         timeout_s: float = 90.0,
         retries: Retries | None = None,
+        strict: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._retries = retries or Retries()
+        self._strict = strict
         self._http = httpx2.AsyncClient(
             base_url=url, headers=headers_of(api_key), timeout=timeout_s, transport=transport
         )
@@ -254,7 +260,10 @@ class AsyncClient:
         call = operations.lines.query_call(request)
         try:
             async with self._http.stream(
-                call.method, call.path, content=call.content, headers=dict(call.headers)
+                call.method,
+                call.path,
+                content=call.content,
+                headers=asked_headers(call, strict=self._strict),
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
@@ -845,7 +854,7 @@ class AsyncClient:
                     call.path,
                     params=dict(call.params),
                     content=call.content,
-                    headers=dict(call.headers),
+                    headers=asked_headers(call, strict=self._strict),
                 )
             )
         except httpx2.TransportError as error:
@@ -858,7 +867,7 @@ class AsyncClient:
                 method=call.method,
                 content=call.content,
                 params=dict(call.params),
-                headers=dict(call.headers),
+                headers=asked_headers(call, strict=self._strict),
             ) as source:
                 if source.response.status_code != 200:
                     await source.response.aread()

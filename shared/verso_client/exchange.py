@@ -142,6 +142,14 @@ def headers_of(api_key: str | None) -> dict[str, str]:
     return headers
 
 
+def asked_headers(call: Call, *, strict: bool) -> dict[str, str]:
+    """Return the headers of a call; ``strict``: nothing may be left out of the answer."""
+    headers = dict(call.headers)
+    if strict:
+        headers["Prefer"] = ", ".join(filter(None, [headers.get("Prefer"), "handling=strict"]))
+    return headers
+
+
 def reply_of(response: httpx2.Response) -> Reply:
     """Return a response that has been read."""
     headers = {name.lower(): value for name, value in response.headers.items()}

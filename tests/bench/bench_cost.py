@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +44,13 @@ class Cost:
 
 
 def by_part(spent: dict[str, float]) -> dict[str, float]:
-    """Sum the core seconds of each part's processes."""
-    found: dict[str, float] = defaultdict(float)
+    """Sum the core seconds of each part's processes; none yet if it has not started."""
+    found: dict[str, float] = dict.fromkeys(PARTS, 0.0)
     for name, seconds in spent.items():
         part = name.rpartition(" ")[2]
-        found[part.partition("-")[0]] += seconds
-    return dict(found)
+        part = part.partition("-")[0]
+        found[part] = found.get(part, 0.0) + seconds
+    return found
 
 
 class Meter:

@@ -26,9 +26,9 @@ import psutil
 import sheet
 
 from verso_client import Client
-from verso_core.errors import CollectionUnknown
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.collections import Rollover
+from verso_ledger import Ledger
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 
 DAY = 86_400
@@ -67,10 +67,13 @@ class Run:
 
     Args:
         client: of the platform.
+        ledger: of the platform; looked at where a question to the platform would cost what is
+            measured.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, ledger: Ledger) -> None:
         self.client = client
+        self._ledger = ledger
         self.rest = 0.0
 
     def spent(self, work: Callable[[], None]) -> tuple[float, float]:
@@ -103,18 +106,24 @@ class Run:
         left = (time.time() - START) / DAY - (kept - 1) - 0.06
         per_day = self.lines(name) // kept
         self.client.change_collection(name, retention_days=left)
-        await_true(lambda: self.lines(name) <= per_day, every_s=1.0)
         if name == ROLLS:
-            await_true(lambda: not self.is_there(f"{name}.{kept - 2}"), every_s=1.0)
+            gone = {f"{name}.{number}" for number in range(kept - 1)}
+            await_true(lambda: gone.isdisjoint(self._ledger.documents.collections()))
+        else:
+            await_true(lambda: self._kept(name) <= per_day)
         time.sleep(_SWEPT_S)
 
-    def is_there(self, name: str) -> bool:
-        """Whether a partition is there."""
-        try:
-            self.client.stats(name)
-        except CollectionUnknown:
-            return False
-        return True
+    def _kept(self, name: str) -> int:
+        state = self._ledger.logs.state(name)
+        return state.lines - state.deleted
+
+
+def ledger_of(folder: Path) -> Ledger:
+    """Connect to the ledger of a platform in a folder, past its gateway."""
+    words = (folder / "valkey" / "valkey.conf").read_text(encoding="utf-8").split()
+    port = words[words.index("port") + 1]
+    password = (folder / "secret").read_text(encoding="ascii")
+    return Ledger.from_url(f"redis://:{password}@127.0.0.1:{port}/0")
 
 
 def main() -> None:
@@ -133,8 +142,11 @@ def main() -> None:
         stack = Stack(config)
         stack.start()
         try:
+            ledger = ledger_of(Path(folder))
             with Client(stack.url, timeout_s=600) as client:
-                measured(Run(client), report, name=name, lines=lines, days=options.days)
+                run = Run(client, ledger)
+                measured(run, report, name=name, lines=lines, days=options.days)
+            ledger.close()
         finally:
             stack.stop()
 

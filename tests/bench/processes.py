@@ -24,6 +24,8 @@ import psutil
 from verso_standalone.models import adopt
 from verso_standalone.valkey import Valkey, find_program, free_port
 
+_CHILDREN = {"verso_worker.engine": "engine", "verso_worker.stores.edge.process": "shard"}
+"""Modules that a worker runs as processes of their own, as benches name them."""
 _LOOK_S = 0.25
 _READY_S = 300.0
 
@@ -82,7 +84,7 @@ class Site:
             found[name] = _cpu_s(process)
             for child in process.children(recursive=True):
                 module = child.cmdline()[2]
-                found[f"{name} {module.rpartition('.')[2]}"] = _cpu_s(child)
+                found[f"{name} {_CHILDREN.get(module, module)}"] = _cpu_s(child)
         return found
 
     def stop(self) -> None:

@@ -16,7 +16,12 @@ import redis
 from tests.conftest import ValkeyServer
 
 from verso_client import Client, Document
-from verso_core.errors import DocumentUnknown, KindUnsupported, PartitionedUnsupported
+from verso_core.errors import (
+    DocumentUnknown,
+    KindUnsupported,
+    PartitionedUnsupported,
+    PartitionMissing,
+)
 from verso_core.jobs import CollectionKind, SearchMode
 from verso_core.jobs.collections import STATEMENTS, STREAMS, Rollover
 from verso_core.jobs.lines import LinesRequest
@@ -265,6 +270,113 @@ def test_what_needs_one_ledger_is_refused(verso: Client, http: httpx2.Client) ->
         answer = http.post(path, json=body)
         assert answer.status_code == 422, path
         assert answer.json()["code"] == "partitioned_unsupported"
+
+
+@contextmanager
+def without(server: ValkeyServer, http: httpx2.Client) -> Iterator[str]:
+    """Let a ledger not list a partition of past days, as an older copy of it does not."""
+    with redis.Redis.from_url(server.url) as ledger:
+        aliases = ledger.hgetall("verso:aliases")
+        name = min(one for one in aliases if one.startswith(PARTED.encode()))
+        own = aliases[name]
+        listed = ledger.hget("verso:collections", own)
+        ledger.hdel("verso:collections", own)
+        told_missing(http, [name.decode()])
+        yield name.decode()
+        ledger.hset("verso:collections", own, listed)
+        told_missing(http, [])
+
+
+def told_missing(http: httpx2.Client, names: list[str]) -> None:
+    """Wait until the platform says that these partitions are missing."""
+    end = time.monotonic() + 60.0
+    while True:
+        every = {one["name"]: one for one in get(http, "/v1/collections")["collections"]}
+        told = every.get(PARTED, {"missing_partitions": ["not listed until the keeper notes it"]})
+        if told.get("missing_partitions", []) == names:
+            return
+        assert time.monotonic() < end, told
+        time.sleep(0.2)
+
+
+def asked_of_all(name: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return requests that are answered from all partitions: method, path, and what they ask."""
+    return [
+        ("POST", "/v1/search", {"collection": name, "query": "disk cannot write a block"}),
+        ("POST", f"/v1/collections/{name}/documents/count", {}),
+        ("POST", f"/v1/collections/{name}/documents/query", {"limit": 3}),
+        ("GET", f"/v1/collections/{name}/documents", {"limit": 3}),
+        ("GET", f"/v1/collections/{name}", {}),
+        ("GET", "/v1/logs/volume", {"collection": name}),
+        ("GET", "/v1/logs/labels", {"collection": name}),
+        ("GET", "/v1/logs/statements", {"collection": name}),
+    ]
+
+
+def send(
+    http: httpx2.Client, method: str, path: str, asked: dict[str, Any], handling: str | None
+) -> dict[str, Any]:
+    """Return an answer with its status."""
+    headers = {} if handling is None else {"Prefer": f"handling={handling}"}
+    given: dict[str, Any] = {"params": asked} if method == "GET" else {"json": asked}
+    answer = http.request(method, path, headers=headers, **given)
+    return {**answer.json(), "status": answer.status_code}
+
+
+def test_an_answer_without_a_missing_partition_says_so(
+    client: Client, http: httpx2.Client, platform: Platform, second_ledger: ValkeyServer
+) -> None:
+    with without(second_ledger, http) as name:
+        part = int(name.rpartition(".")[2])
+        for asked in asked_of_all(PARTED):
+            told = send(http, *asked, None)
+            assert (told["status"], told["missing_partitions"]) == (200, [name]), asked
+            told = send(http, *asked, "strict")
+            assert (told["status"], told["code"]) == (500, "partition_missing"), asked
+            assert name in told["detail"]
+        for asked in asked_of_all(WHOLE):
+            assert "missing_partitions" not in send(http, *asked, "strict"), asked
+        with Client(platform.url, strict=True) as strict, pytest.raises(PartitionMissing):
+            strict.search("disk", collection=PARTED)
+        assert client.search("disk", collection=PARTED).missing_partitions == (name,)
+        _check_lines_without(http, part, name)
+        _check_deletes_are_refused(client, http)
+    for asked in asked_of_all(PARTED):
+        told = send(http, *asked, "strict")
+        assert told["status"] == 200
+        assert "missing_partitions" not in told
+
+
+def _check_lines_without(http: httpx2.Client, part: int, name: str) -> None:
+    """Lines are an error where they come to the partition, unless they leave it out and say so."""
+    query = {"collection": PARTED, "limit": 0, "filter": {"field": "host", "eq": "a"}}
+    for handling, asked in (("lenient", query), (None, {**query, "skip_damaged": True})):
+        headers = {} if handling is None else {"Prefer": f"handling={handling}"}
+        rows = http.post("/v1/logs/query", json=asked, headers=headers).text.splitlines()
+        lines, last = [json.loads(row) for row in rows[:-1]], json.loads(rows[-1])
+        assert last["missing_partitions"] == [name]
+        assert len(lines) == (PARTS - 1) * LINES
+        assert part not in {int(row["id"].partition(":")[0]) // STREAMS for row in lines}
+    asked = {**query, "skip_damaged": True}
+    assert send(http, "POST", "/v1/logs/query", asked, "strict")["code"] == "partition_missing"
+    rows = http.post("/v1/logs/query", json=query).text.splitlines()
+    told = json.loads(rows[-1])
+    assert told.get("code", (told.get("error") or {}).get("code")) == "partition_missing"
+    day = {"from": START + (part + 1.1) * DAY, "to": START + (part + 1.9) * DAY}
+    if part < PARTS - 1:  # of other days nothing is missing
+        told = send(http, "GET", "/v1/logs/volume", {"collection": PARTED, **day}, "strict")
+        assert (told["status"], told["lines"] > 0) == (200, True)
+
+
+def _check_deletes_are_refused(client: Client, http: httpx2.Client) -> None:
+    """Lines that come back with a newer copy would not be deleted."""
+    path = f"/v1/collections/{PARTED}/documents/delete"
+    body = {"filter": {"field": "host", "eq": "nobody"}}
+    assert send(http, "POST", path, body, None)["code"] == "partition_missing"
+    answer = http.post(path, json=body, headers={"Prefer": "handling=lenient, wait=60"})
+    assert answer.json()["deleted"] == 0
+    found = get(http, "/v1/logs/statements", collection=PARTED)["statements"]
+    assert found
 
 
 def test_partitions_move_while_lines_come_in(

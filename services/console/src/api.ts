@@ -122,9 +122,15 @@ function headersOf(request: ApiRequest, options: Options): Headers {
   const headers = new Headers({ Accept: options.accept ?? "application/json" });
   if (request.body !== undefined) headers.set("Content-Type", "application/json");
   if (request.data !== undefined) headers.set("Content-Type", request.data.type);
-  headers.set("Prefer", options.detached ? "respond-async" : `wait=${options.waitS ?? WAIT_S}`);
+  headers.set("Prefer", preferred(request, options));
   if (request.method === "POST") headers.set("Idempotency-Key", crypto.randomUUID());
   return headers;
+}
+
+/** Return how long to wait; the pages name the partitions that an answer leaves out. */
+function preferred(request: ApiRequest, options: Options): string {
+  const wait = options.detached ? "respond-async" : `wait=${options.waitS ?? WAIT_S}`;
+  return request.path === "/v1/logs/query" ? `${wait}, handling=lenient` : wait;
 }
 
 /** Send until the gateway answers. Only what is safe to repeat is repeated. */

@@ -21,6 +21,10 @@ export interface CollectionInfo {
   indexes: Record<string, "keyword" | "number">;
   retention_days?: number | null;
   auto_fit?: boolean;
+  partitions?: number | null;
+  rollover?: { span_s: number; max_bytes?: number | null } | null;
+  /** Names of those that their ledgers no longer have. */
+  missing_partitions?: string[];
 }
 
 export interface CollectionList {
@@ -84,6 +88,7 @@ export interface Found {
   collection: string;
   hits: Hit[];
   timings_ms: Record<string, number>;
+  missing_partitions?: string[];
 }
 
 export interface Place {

@@ -1,7 +1,8 @@
 """Headers that a job's request may carry, and those that say how much room the queue has.
 
     Prefer           RFC 7240: ``wait=N`` waits up to N seconds for the result, ``respond-async``
-                     does not wait
+                     does not wait; ``handling=strict`` prefers an error to an answer that leaves
+                     a missing partition out, ``handling=lenient`` the answer
     Priority         RFC 9218, section 4.1: ``u=0`` first, ``u=7`` last, 3 by default; orders the
                      jobs of one tenant only
     Verso-Deadline   seconds from now after which work that has not started is dropped
@@ -31,6 +32,8 @@ from verso_core.jobs import Queue
 from verso_gateway.settings import Settings
 from verso_ledger import Accepted
 
+STRICT, LENIENT = "strict", "lenient"
+"""What ``Prefer: handling`` may ask for (RFC 7240, section 4.4)."""
 LONGEST_DEADLINE_S = 30 * 24 * 3600.0
 WEBHOOK_PATTERN = "^wh_[0-9a-f]{32}$"
 DEADLINE_PATTERN = (
@@ -55,6 +58,7 @@ class Preference:
 
     wait_s: float | None = None
     respond_async: bool = False
+    handling: str | None = None
 
     def wait(self, default_s: float, *, max_s: float) -> float:
         """Return the seconds to wait; 0 for ``respond-async`` alone."""
@@ -67,6 +71,8 @@ class Preference:
         parts = ["respond-async"] if self.respond_async else []
         if self.wait_s is not None:
             parts.append(f"wait={wait_s:.0f}")
+        if self.handling is not None:
+            parts.append(f"handling={self.handling}")
         return ", ".join(parts) or None
 
 
@@ -77,7 +83,7 @@ def preference_of(request: Request) -> Preference:
 
 def parse_prefer(values: Iterable[str]) -> Preference:
     """Return what Prefer headers ask for; the unknown and malformed is ignored (RFC 7240, 2)."""
-    wait_s, respond_async = None, False
+    wait_s, respond_async, handling = None, False, None
     for part in ",".join(values).split(","):
         name, _, value = part.partition(";")[0].partition("=")
         value = value.strip().strip('"')
@@ -86,7 +92,9 @@ def parse_prefer(values: Iterable[str]) -> Preference:
                 respond_async = True
             case "wait" if wait_s is None and _WAIT.fullmatch(value):
                 wait_s = float(value)  # of a preference given twice the first counts
-    return Preference(wait_s=wait_s, respond_async=respond_async)
+            case "handling" if handling is None and value in (STRICT, LENIENT):
+                handling = value
+    return Preference(wait_s=wait_s, respond_async=respond_async, handling=handling)
 
 
 @dataclass(frozen=True, slots=True)

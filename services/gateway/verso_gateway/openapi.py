@@ -92,7 +92,8 @@ _SCHEDULING = (
     _parameter(
         "Prefer",
         "RFC 7240: wait=N waits up to N seconds for the result, respond-async does not wait; "
-        "anything else is ignored",
+        "handling=strict refuses what a missing partition would be left out of, handling=lenient "
+        "leaves it out and names it; anything else is ignored",
         _TEXT | {"examples": ["wait=10"]},
     ),
     _parameter(

@@ -24,8 +24,7 @@ from collections.abc import Mapping
 from verso_core import tracing
 from verso_core.errors import CollectionUnknown, JobUnknown
 from verso_core.jobs import BucketRange, Collection, Kind, Queue, Result, Status
-from verso_core.jobs.collections import SCRUB_COUNTS
-from verso_core.jobs.scrub import Scrubbed, ScrubParams
+from verso_core.jobs.scrub import SCRUB_COUNTS, Scrubbed, ScrubParams
 from verso_keeper.periodic import submit
 from verso_ledger import Counting, Damage, JobRecord, Ledger, Move, Recent, Scrub
 

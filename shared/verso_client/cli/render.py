@@ -58,7 +58,15 @@ def hits(console: Console, found: Found, *, took_ms: float) -> None:
     for hit in found.hits:
         table.add_row(f"{hit.score:.3f}", escape(hit.id), _text_of(hit))
     console.print(table)
+    _ending(console, found, took_ms)
+
+
+def _ending(console: Console, found: Found, took_ms: float) -> None:
     console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+    if found.missing_partitions:
+        names = ", ".join(found.missing_partitions)
+        line = f"left out, as their ledgers no longer have them: {names}"
+        console.print(line, style="red", markup=False, highlight=False)
 
 
 def _text_of(hit: Hit) -> Text:
@@ -81,7 +89,7 @@ def statements(console: Console, found: Found, *, took_ms: float) -> None:
         console.print(head, style="bold", markup=False, highlight=False)
         for text in [excerpt(line.data) for line in hit.lines] or [_text_of(hit)]:
             console.print(Text("  ") + text)
-    console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+    _ending(console, found, took_ms)
 
 
 def lines_ingested(console: Console, found: Sequence[LinesReport], *, seconds: float) -> None:

@@ -19,7 +19,7 @@ from verso_core.jobs.heads.answer import Answered
 from verso_core.jobs.heads.classify import Classified
 from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest, LineTime, Waiting
 from verso_core.jobs.log_views import STATEMENT_ID, StatementsAnswer, StatementsRequest
-from verso_core.jobs.models import Name, OpenModel, StrictModel
+from verso_core.jobs.models import MissingPartitions, Name, OpenModel, StrictModel
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.jobs.search import Found
 
@@ -134,6 +134,7 @@ class LinesFound(OpenModel):
     lines: tuple[LineRow, ...]
     next_cursor: str | None = Field(default=None, description="null: there are no more")
     waiting: Waiting | None = None
+    missing_partitions: MissingPartitions = ()
 
 
 async def _search(client: AsyncClient, asked: SearchArguments) -> Found:

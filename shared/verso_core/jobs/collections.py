@@ -17,6 +17,7 @@ from verso_core.jobs.models import (
     CollectionKind,
     IndexKind,
     ItemResult,
+    MissingPartitions,
     Moment,
     Name,
     OpenModel,
@@ -327,16 +328,20 @@ class CollectionInfo(ItemResult):
     auto_fit: bool = True
     partitions: int | None = Field(default=None, description="null of one that has none")
     rollover: RolloverRule | None = Field(default=None, description="of partitions by time")
+    missing_partitions: MissingPartitions = ()
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
         """Return the fields that a collection has."""
-        own = CollectionInfo.model_fields.keys() - {"partitions", "rollover"}
+        own = CollectionInfo.model_fields.keys() - {"partitions", "rollover", "missing_partitions"}
         found = {name: getattr(collection, name) for name in own}
         if collection.parted is not None:
             found["partitions"] = collection.partitions
             if collection.parted.rollover is not None:
                 found["rollover"] = collection.parted.rollover
+            names = [partition_name(collection.name, one) for one in collection.parted.missing]
+            if names:
+                found["missing_partitions"] = tuple(names)
         return found
 
     @classmethod
@@ -454,12 +459,8 @@ class Statistics(ItemResult):
     auto_fit: bool | None = None
     partitions: int | None = Field(default=None, description="null of one that has none")
     rollover: RolloverRule | None = Field(default=None, description="of partitions by time")
+    missing_partitions: MissingPartitions = ()
     lines: LineStatistics | None = Field(default=None, description="of a log collection")
-
-
-SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
-"""What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
-and orphans removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,14 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters.compiled import compiled
 from verso_core.jobs.filters.filter import Filter
-from verso_core.jobs.models import Item, ItemResult, OpenModel, Params, StrictModel
+from verso_core.jobs.models import (
+    Item,
+    ItemResult,
+    MissingPartitions,
+    OpenModel,
+    Params,
+    StrictModel,
+)
 from verso_core.texts import Metadata, Scalar
 
 MAX_LISTED = 1000
@@ -141,6 +148,7 @@ class DocumentPage(ItemResult):
 
     documents: tuple[DocumentInfo, ...]
     next_cursor: str | None = None
+    missing_partitions: MissingPartitions = ()
 
 
 class CountRequest(StrictModel):
@@ -168,6 +176,7 @@ class Counted(ItemResult):
         default=True,
         description="false where documents come and go, too many to look at each",
     )
+    missing_partitions: MissingPartitions = ()
 
 
 class FacetsRequest(StrictModel):
@@ -233,6 +242,7 @@ class Facets(ItemResult):
 
     documents: int
     facets: tuple[Facet, ...]
+    missing_partitions: MissingPartitions = ()
 
 
 class UpdateRequest(StrictModel):

@@ -21,7 +21,16 @@ from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.filters.times import seconds
 from verso_core.jobs.log_records import TimeFrom
-from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
+from verso_core.jobs.models import (
+    ITEM_COST,
+    Item,
+    ItemError,
+    ItemResult,
+    MissingPartitions,
+    Name,
+    OpenModel,
+    Params,
+)
 from verso_core.jobs.time_formats import AUTO
 
 LINES_BYTES = 2 << 20
@@ -267,6 +276,7 @@ class LineRow(OpenModel):
     waiting: Waiting | None = Field(
         default=None, description="in a row of its own, if accepted lines are not stored yet"
     )
+    missing_partitions: MissingPartitions = ()
     error: ItemError | None = Field(default=None, description="in a row of its own, which is last")
 
     @property

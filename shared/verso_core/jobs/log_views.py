@@ -6,7 +6,15 @@ from pydantic import ConfigDict, Field
 
 from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.lines import LineTime, Waiting, span_ns, time_ns
-from verso_core.jobs.models import Item, ItemResult, Name, OpenModel, Params, StrictModel
+from verso_core.jobs.models import (
+    Item,
+    ItemResult,
+    MissingPartitions,
+    Name,
+    OpenModel,
+    Params,
+    StrictModel,
+)
 
 MAX_INTERVALS = 2000
 """Most intervals of a volume."""
@@ -102,6 +110,7 @@ class Volume(ItemResult):
     series: tuple[VolumeSeries, ...] = Field(
         default=(), description="by the values of a label, the most frequent first"
     )
+    missing_partitions: MissingPartitions = ()
 
 
 class LabelsRequest(LinesWhere):
@@ -149,6 +158,7 @@ class Labels(ItemResult):
 
     lines: int
     labels: tuple[Label, ...]
+    missing_partitions: MissingPartitions = ()
 
 
 class StatementsRequest(LinesWhere):
@@ -206,6 +216,7 @@ class Statements(ItemResult):
         default=(), description="of the intervals, Unix seconds, if interval_s was given"
     )
     statements: tuple[StatementView, ...]
+    missing_partitions: MissingPartitions = ()
 
 
 class VolumeAnswer(Volume):

@@ -244,6 +244,12 @@ class ItemError(OpenModel):
         return from_body({"code": self.code, "detail": self.detail, "retryable": self.retryable})
 
 
+MissingPartitions = Annotated[
+    tuple[str, ...],
+    Field(description="partitions that their ledgers no longer have: they are left out"),
+]
+
+
 class ItemResult(OpenModel):
     """Result of one item. In a frame it has a key ``ok`` as well."""
 

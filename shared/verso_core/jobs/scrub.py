@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from verso_core.jobs.collections import SCRUB_COUNTS
 from verso_core.jobs.models import (
     ItemResult,
     Moment,
     OpenModel,
     Params,
 )
+
+SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
+"""What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
+and orphans removed."""
 
 
 class ScrubParams(Params):

@@ -15,6 +15,7 @@ from verso_core.jobs.models import (
     Item,
     ItemError,
     ItemResult,
+    MissingPartitions,
     Name,
     OpenModel,
     Params,
@@ -199,3 +200,4 @@ class Found(OpenModel):
     collection: str = ""
     hits: tuple[Hit, ...]
     timings_ms: dict[str, float] = Field(default_factory=dict)
+    missing_partitions: MissingPartitions = ()

@@ -159,8 +159,8 @@ def test_lines_of_a_missing_partition_are_an_error_that_names_it(
 
 
 @contextmanager
-def at_work(world: World) -> Iterator[None]:
-    """Let a worker and two keepers run; a partition is old after a quarter of a second."""
+def at_work(world: World, *, old_s: float = 0.25) -> Iterator[None]:
+    """Let a worker and two keepers run; a partition is old after so many seconds."""
     over = threading.Event()
     started = time.time()
 
@@ -172,7 +172,7 @@ def at_work(world: World) -> Iterator[None]:
     def keep() -> None:
         keeper = world.keeper()
         while not over.is_set():
-            world.now = started + (time.time() - started) * SPAN_S * 4
+            world.now = started + (time.time() - started) * SPAN_S / old_s
             keeper.step()
             time.sleep(0.02)
 

@@ -32,6 +32,7 @@ from verso_keeper.rollover import Rollover as Keeper
 from verso_ledger import Commit, Lease, Ledger, NewJob, Phase, Policy
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
+from verso_ledger.leases import LEASE_S
 from verso_ledger.ledgers import rolled
 from verso_ledger.models import IdentityKnown
 
@@ -83,6 +84,7 @@ class World:
         sent: requests by identity: some are sent again.
         notes: of a gateway, as it read them last.
         now: of the keepers, Unix seconds.
+        lease_s: of a worker, seconds.
     """
 
     ledgers: dict[str, Ledger]
@@ -92,6 +94,7 @@ class World:
     notes: dict[str, Partitioned] = field(default_factory=dict)
     now: float = field(default_factory=time.time)
     ending: Ending = field(default_factory=Ending)
+    lease_s: float = LEASE_S
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
@@ -214,7 +217,7 @@ class World:
         """Let a worker do a slice; it may end before it commits."""
         for ledger in self.draw.sample([*self.ledgers.values()], len(self.ledgers)):
             for queue in (Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB):
-                for lease in ledger.leases.claim(queue, owner="w"):
+                for lease in ledger.leases.claim(queue, owner="w", lease_s=self.lease_s):
                     if self.draw.random() < 0.1:
                         ledger.leases.release(lease)
                     else:

@@ -58,7 +58,9 @@ def test_a_webhook_is_named_by_its_id_never_by_an_address(value: str) -> None:
         (["respond-async, wait=10"], Preference(wait_s=10, respond_async=True)),
         (["respond-async", "wait=3; foo=bar"], Preference(wait_s=3, respond_async=True)),
         (["wait=3, wait=9"], Preference(wait_s=3)),
-        (["wait=-1", "wait=soon", "handling=lenient"], Preference()),
+        (["wait=-1", "wait=soon", "handling=odd"], Preference()),
+        (["handling=strict, wait=2"], Preference(wait_s=2, handling="strict")),
+        (['handling="lenient"', "handling=strict"], Preference(handling="lenient")),
     ],
 )
 def test_headers_are_read_as_rfc_7240_says(values: list[str], expected: Preference) -> None:
@@ -81,4 +83,5 @@ def test_the_wait_is_the_callers_up_to_the_limit() -> None:
 def test_what_was_applied_is_said() -> None:
     assert parse_prefer(["wait=500"]).applied(60) == "wait=60"
     assert parse_prefer(["respond-async"]).applied(0) == "respond-async"
+    assert parse_prefer(["handling=strict", "wait=3"]).applied(3) == "wait=3, handling=strict"
     assert parse_prefer([]).applied(10) is None

@@ -92,6 +92,20 @@ export function Notice({ tone = "neutral", children }: { tone?: "neutral" | "war
   );
 }
 
+/** Partitions of a collection that their ledgers no longer have: what is shown leaves them out. */
+export function MissingNotice({ names }: { names: readonly string[] | undefined }) {
+  if (names === undefined || names.length === 0) return null;
+  return (
+    <Notice tone="bad">
+      {names.length === 1 ? "The ledger of this partition no longer has it" : "The ledgers of these partitions no longer have them"}: {names.join(", ")}.
+      What {names.length === 1 ? "it" : "they"} held is not in what is shown.{" "}
+      <a href="/docs/errors/partition_missing" target="_blank" rel="noreferrer">
+        What to do
+      </a>
+    </Notice>
+  );
+}
+
 function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

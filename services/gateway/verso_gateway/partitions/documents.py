@@ -29,6 +29,7 @@ from verso_core.texts import Scalar
 from verso_gateway import responses, views
 from verso_gateway.context import context_of
 from verso_gateway.partitions import scatter
+from verso_gateway.partitions.logs.spans import left_out
 from verso_ledger import NewJob
 
 
@@ -36,13 +37,15 @@ async def listed(request: Request, collection: Collection, params: ListParams) -
     """Return a page of the documents of all partitions, in the order that is asked for.
 
     Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
         RequestInvalid: the cursor is none of a list in this order.
     """
+    missing = left_out(request, collection)
     if collection.kind is CollectionKind.LOGS and params.order is Order.ID:
-        return await _by_line(request, collection, params)
+        return (await _by_line(request, collection, params)).model_copy(update=missing)
     _ = params.page_end  # raises before any partition is asked
     ended = await scatter.every(request, collection, _job(request, Kind.LIST, params))
-    return joined_pages([responses.sole(one) for one in ended], params)
+    return joined_pages([responses.sole(one) for one in ended], params).model_copy(update=missing)
 
 
 async def _by_line(request: Request, collection: Collection, params: ListParams) -> DocumentPage:
@@ -121,20 +124,30 @@ async def page(
 
 
 async def counted(request: Request, collection: Collection, params: CountParams) -> Counted:
-    """Count the documents of all partitions that a filter passes."""
+    """Count the documents of all partitions that a filter passes.
+
+    Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
+    """
+    missing = left_out(request, collection)
     ended = await scatter.every(request, collection, _job(request, Kind.COUNT, params))
     counts: list[Counted] = [responses.sole(one) for one in ended]
     total = sum(one.documents for one in counts)
-    if all(one.exact for one in counts):
-        return Counted(documents=total)
-    return Counted(documents=total, exact=False)
+    exact = {} if all(one.exact for one in counts) else {"exact": False}
+    return Counted(documents=total).model_copy(update=exact | missing)
 
 
 async def facets(request: Request, collection: Collection, params: FacetsParams) -> Facets:
-    """Count the values of fields over all partitions; each tells all of its values."""
+    """Count the values of fields over all partitions; each tells all of its values.
+
+    Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
+    """
+    missing = left_out(request, collection)
     asked = params.model_copy(update={"limit": MAX_FACET_DOCUMENTS})
     ended = await scatter.every(request, collection, _job(request, Kind.FACETS, asked))
-    return joined_facets([responses.sole(one) for one in ended], limit=params.limit)
+    whole = joined_facets([responses.sole(one) for one in ended], limit=params.limit)
+    return whole.model_copy(update=missing)
 
 
 def joined_facets(parts: Sequence[Facets], *, limit: int) -> Facets:

@@ -39,6 +39,7 @@ from verso_gateway import responses
 from verso_gateway.access import caller_of
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.partitions import scatter
+from verso_gateway.partitions.logs.spans import left_out
 from verso_ledger import NewJob
 
 _SUMS = (
@@ -221,13 +222,19 @@ async def _made(request: Request, name: str, state: Partitioned) -> None:
 
 
 async def stats(request: Request, collection: Collection) -> Statistics:
-    """Describe a collection with what all its partitions hold."""
+    """Describe a collection with what all its partitions hold.
+
+    Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
+    """
+    missing = left_out(request, collection)
 
     def job(name: str) -> NewJob:
         return responses.job_of_one(request, Kind.STATS, CollectionName(name=name), NoItem())
 
     ended = await scatter.every(request, collection, job)
-    return joined_stats([responses.sole(one) for one in ended], collection)
+    whole = joined_stats([responses.sole(one) for one in ended], collection)
+    return whole.model_copy(update=missing)
 
 
 def joined_stats(parts: Sequence[Statistics], collection: Collection) -> Statistics:

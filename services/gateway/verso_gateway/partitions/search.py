@@ -33,7 +33,7 @@ from verso_core.jobs.search import DENSE_SHARE, Found, Hit, Hits, Scale, Words
 from verso_gateway import responses
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import statement_id
+from verso_gateway.partitions.logs.spans import left_out, statement_id
 from verso_ledger import NewJob
 
 M = TypeVar("M", bound=OpenModel)
@@ -48,7 +48,9 @@ async def found(
 
     Raises:
         DocumentUnknown: there is no record of the id that is named.
+        PartitionMissing: one is missing, and the caller prefers an error.
     """
+    missing = left_out(request, collection)
     by_id = collection.kind is not CollectionKind.LOGS
     item = await (_with_vector if by_id else _with_text)(request, collection, item)
     scored = params.rerank_from if params.rerank else 0
@@ -75,6 +77,7 @@ async def found(
         collection=collection.name,
         hits=tuple(hits if params.explain else (_without(hit, {"explain"}) for hit in hits)),
         timings_ms=scatter.timings(ended),
+        **missing,
     )
 
 
@@ -273,7 +276,11 @@ async def answered(
     """Answer a question from the records that are nearest to it in all partitions.
 
     A search says how many of the nearest each partition has; each answers from that many.
+
+    Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
     """
+    missing = left_out(request, collection)
     query = SearchItem(item.texts[: item.split[0]])
     asked = SearchParams(
         limit=params.limit, mode=SearchMode.DENSE, filter=params.filter, with_text=False
@@ -299,6 +306,7 @@ async def answered(
 
     parts = await scatter.each(request, asking, answer)
     whole = joined([responses.sole(one) for one in parts], top_k=params.top_k)
+    whole = whole.model_copy(update=missing)
     first = parts[0]
     result = replace(first.results[0], items=[whole], timings_ms=scatter.timings(parts))
     return replace(first, results=[result])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,8 @@ async def query(request: Request) -> Response:
     ``after`` add the lines around each, of the streams with the same labels but for ``level``.
 
     The answer is a stream: NDJSON, a line a row, and last a row with ``next_cursor`` if there is
-    more, and with ``waiting`` if accepted lines are not stored yet; with ``raw`` the lines' bytes.
+    more, with ``waiting`` if accepted lines are not stored yet, and with ``missing_partitions`` if
+    partitions were left out; with ``raw`` the lines' bytes.
     What is stored all the while is in it once, however many lines share a time. A fault in the
     middle ends NDJSON with a row that has an ``error``, and breaks the connection with ``raw``.
     """
@@ -54,13 +55,15 @@ async def query(request: Request) -> Response:
     if collection.parted is None:
         checked.check_cursor()
         params, page = checked.params(), partial(_page, request)
+        missing = {}
     else:
         params = await lines.asked(request, collection, checked)
         page = partial(lines.page, request, collection)
+        missing = lines.left_out_of(request, collection, params)
     waiting = await waiting_of(request, collection)
     first = await page(params)
     return StreamingResponse(
-        _stream(checked, params, first, page, waiting),
+        _stream(checked, params, first, page, _beside(waiting) | missing),
         media_type=BYTES if checked.raw else NDJSON,
         headers=waiting_headers(waiting),
     )
@@ -98,9 +101,12 @@ async def _stream(
     params: LinesParams,
     page: LinesPage,
     make: Callable[[LinesParams], Coroutine[Any, Any, LinesPage]],
-    waiting: Waiting,
+    beside: Mapping[str, Any],
 ) -> AsyncIterator[bytes]:
-    """Yield page after page; the next one is made while one is sent."""
+    """Yield page after page; the next one is made while one is sent.
+
+    ``beside``: what the row behind the lines says besides where more of them are.
+    """
     sent, ends_open = 0, False
     following: asyncio.Task[LinesPage] | None = None
     try:
@@ -115,7 +121,8 @@ async def _stream(
                 yield b"\n" + page.data if ends_open else page.data
                 ends_open = not page.data.endswith(b"\n")  # the last line of a partition
             if following is None:
-                last = _last_row(page.next_cursor, waiting)
+                cursor = page.next_cursor
+                last = {**beside} if cursor is None else {"next_cursor": cursor, **beside}
                 if last and not asked.raw:
                     yield responses.line(last)
                 return
@@ -129,11 +136,6 @@ async def _stream(
             following.cancel()
 
 
-def _last_row(cursor: str | None, waiting: Waiting) -> dict[str, Any]:
-    """Return the row behind the lines: what else there is; empty if nothing."""
-    row: dict[str, Any] = {}
-    if cursor is not None:
-        row["next_cursor"] = cursor
-    if waiting.lines:
-        row["waiting"] = waiting.public()
-    return row
+def _beside(waiting: Waiting) -> dict[str, Any]:
+    """Return the field that says how many accepted lines are not stored yet; empty if none."""
+    return {"waiting": waiting.public()} if waiting.lines else {}

@@ -28,8 +28,10 @@ from verso_gateway import openapi, responses
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
+from verso_gateway.headers import STRICT
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import documents as partitioned
+from verso_gateway.partitions.logs.spans import left_out
 from verso_gateway.partitions.scatter import check_no_webhook, names_of
 from verso_ledger import NewJob
 
@@ -120,10 +122,12 @@ async def delete(request: Request, name: str) -> Response:
     """Delete the documents that a filter passes.
 
     A job: without ``Prefer: wait=N`` the answer is 202. It works through the collection in parts
-    and may be repeated; nothing that was written after it was accepted is deleted.
+    and may be repeated; nothing that was written after it was accepted is deleted. Where a
+    partition is missing it is refused, unless ``Prefer: handling=lenient`` asks for the others.
     """
     checked = await reading.read(request, DeleteMatchingRequest)
     found = await collection_of(request, name, partitioned=True)
+    left_out(request, found, handling=STRICT)
     names = names_of(found) if found.parted is not None else [name]
     parts = {one: await _parts(request, one, checked) for one in names}
     slices = [spec for own in parts.values() for spec in own]

@@ -15,6 +15,7 @@ from verso_core.jobs.models import (
     Item,
     ItemError,
     ItemResult,
+    MissingPartitions,
     Name,
     OpenModel,
     Params,
@@ -168,6 +169,7 @@ class Answered(HeadResult, ItemResult):
     failed: tuple[UnreadRecord, ...] = Field(
         default=(), description="records that could not be read back"
     )
+    missing_partitions: MissingPartitions = ()
 
 
 class AnswerHit(RecordText):

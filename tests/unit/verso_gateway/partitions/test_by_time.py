@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.integration.verso_gateway.conftest import collection
@@ -190,6 +191,31 @@ def test_a_missing_partition_is_named_and_the_others_are_asked() -> None:
     assert writing.taking(parted(state(0, 1, 2, writing=1).changed(1, stage=Stage.MISSING))) == (
         "logs.2"
     )
+
+
+def preferring(*preferences: str) -> Request:
+    headers = [(b"prefer", one.encode()) for one in preferences]
+    return Request({"type": "http", "headers": headers})
+
+
+def test_an_answer_names_what_it_leaves_out_or_is_refused() -> None:
+    there = parted(state(0, 1, 2).changed(1, stage=Stage.MISSING, first=10.0, last=20.0))
+    either, strict, lenient = (
+        preferring(),
+        preferring("wait=3", "handling=strict"),
+        preferring("handling=lenient"),
+    )
+    named = {"missing_partitions": ("logs.1",)}
+    assert spans.left_out(either, there) == named
+    assert spans.left_out(either, there, end_ns=15_000_000_000) == named
+    assert spans.left_out(lenient, there, handling="strict") == named
+    for request, handling in ((strict, "lenient"), (either, "strict")):
+        with pytest.raises(PartitionMissing, match=r"logs\.1"):
+            spans.left_out(request, there, handling=handling)
+    for times in ({"end_ns": 9_000_000_000}, {"start_ns": 30_000_000_000}):
+        assert spans.left_out(strict, there, **times) == {}
+    assert spans.left_out(strict, parted(state(0, 1))) == {}
+    assert spans.left_out(strict, collection("docs")) == {}
 
 
 def test_what_takes_lines_next_and_took_them_before() -> None:

@@ -7,7 +7,7 @@ import { CodeSamples } from "../../components/CodeSamples.js";
 import { Dialog } from "../../components/Dialog.js";
 import { TextField } from "../../components/Field.js";
 import { Badge, Card, Page, Stat, Stats } from "../../components/Layout.js";
-import { ErrorState, Loading, Notice } from "../../components/States.js";
+import { ErrorState, Loading, MissingNotice, Notice } from "../../components/States.js";
 import { toast, toastProblem } from "../../components/Toast.js";
 import { ago, bytes, count, percent, plural } from "../../format.js";
 import { useRequest } from "../../request.js";
@@ -68,6 +68,7 @@ export function CollectionView({ name }: { name: string }) {
         <Card>
           <Figures found={found} />
         </Card>
+        <MissingNotice names={found.missing_partitions} />
         {found.unreadable > 0 && (
           <Notice tone="bad">
             {plural(found.unreadable, "document")} cannot be read: their entries are damaged.{" "}
@@ -93,6 +94,7 @@ function About({ found }: { found: Described }) {
     `${found.precision} vectors of ${found.dim} dimensions`,
     found.search === "hybrid" ? "searched by meaning and words" : "searched by meaning",
     found.text_policy === "both" ? "texts kept too" : "texts dropped once verified",
+    ...(found.partitions ? [`${plural(found.partitions, "partition")}${found.rollover ? " by time" : ""}`] : []),
   ];
   return (
     <>

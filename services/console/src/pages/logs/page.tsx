@@ -5,7 +5,7 @@ import { chosen, collectionsProblem, readCollections, useCollections } from "../
 import { Button } from "../../components/Button.js";
 import { CodeSamples } from "../../components/CodeSamples.js";
 import { Card, Page } from "../../components/Layout.js";
-import { Empty, ErrorState, Loading, Notice } from "../../components/States.js";
+import { Empty, ErrorState, Loading, MissingNotice, Notice } from "../../components/States.js";
 import { Tabs } from "../../components/Tabs.js";
 import { count, duration } from "../../format.js";
 import { type Answer, useRequest } from "../../request.js";
@@ -97,6 +97,7 @@ function Logs({ state, names }: { state: LogsState; names: readonly string[] }) 
       }
     >
       <Toolbar state={state} names={names} statement={own.data?.statements[0]?.statement} />
+      <MissingNotice names={volume.data?.missing_partitions} />
       {volume.data && <WaitingNotice waiting={volume.data.waiting} live={state.live} />}
       {!names.includes(state.collection) && volume.problem ? (
         <ErrorState problem={volume.problem} retry={volume.reload} />

@@ -9,6 +9,7 @@ export interface Volume {
   counts: number[];
   series: { value: string | null; lines: number; counts: number[] }[];
   waiting: Waiting;
+  missing_partitions?: string[];
 }
 
 export interface Label {

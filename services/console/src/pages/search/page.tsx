@@ -8,7 +8,7 @@ import { CodeSamples } from "../../components/CodeSamples.js";
 import { Segmented, Select } from "../../components/Field.js";
 import { Icon } from "../../components/Icon.js";
 import { Page } from "../../components/Layout.js";
-import { Empty, ErrorState, Loading } from "../../components/States.js";
+import { Empty, ErrorState, Loading, MissingNotice } from "../../components/States.js";
 import { narrow } from "../../narrow.js";
 import { useRequest } from "../../request.js";
 import { setQuery } from "../../router.js";
@@ -74,6 +74,7 @@ function Searching({
       </SearchField>
       <div class="search-columns">
         <div class="search-results">
+          <MissingNotice names={hits.data?.missing_partitions} />
           {requests.answer !== null && <AnswerCard answer={answer} collection={collection} />}
           <Hits hits={hits} state={state} collection={collection} />
         </div>

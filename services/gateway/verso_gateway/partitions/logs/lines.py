@@ -17,8 +17,8 @@ from verso_core.jobs.lines import (
     LinesRequest,
     read_cursor,
 )
-from verso_gateway import responses
-from verso_gateway.partitions.logs.spans import numbers_in, template_of
+from verso_gateway import headers, responses
+from verso_gateway.partitions.logs.spans import left_out, numbers_in, template_of
 from verso_gateway.partitions.scatter import check_there
 
 
@@ -44,13 +44,31 @@ async def asked(request: Request, collection: Collection, checked: LinesRequest)
     return params.model_copy(update={"statement": None, "template": template or ""})
 
 
+def left_out_of(
+    request: Request, collection: Collection, params: LinesParams
+) -> dict[str, tuple[str, ...]]:
+    """Return the field of the row behind the lines that names the partitions a list leaves out.
+
+    Raises:
+        PartitionMissing: they were to be left out as damaged, and the caller prefers an error.
+    """
+    if not _leaves_out(request, params):
+        return {}
+    return left_out(request, collection, params.start_ns, params.end_ns)
+
+
+def _leaves_out(request: Request, params: LinesParams) -> bool:
+    """Whether a list leaves out partitions that are missing, as it does what is damaged."""
+    return params.skip_damaged or headers.preference_of(request).handling == headers.LENIENT
+
+
 async def page(request: Request, collection: Collection, params: LinesParams) -> LinesPage:
     """Return the page behind a cursor: of one partition, with the place where the next begins.
 
     Raises:
-        PartitionMissing: the ledger of that partition no longer has it.
+        PartitionMissing: the ledger of that partition no longer has it, and it is not left out.
     """
-    told = not params.skip_damaged
+    told = not _leaves_out(request, params)
     order = numbers_in(collection, params.start_ns, params.end_ns, missing=told)
     if params.order is LineOrder.NEWEST:
         order.reverse()

@@ -29,21 +29,30 @@ from verso_core.jobs.log_views import (
 )
 from verso_gateway import responses
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import numbers_in, statement_id, template_of
+from verso_gateway.partitions.logs.spans import left_out, numbers_in, statement_id, template_of
 from verso_ledger import NewJob
 
 _ALL = 1_000_000
 
 
 async def found(request: Request, collection: Collection, kind: Kind, params: WhereParams) -> Any:
-    """Return what all partitions count together, as one collection would."""
+    """Return what all partitions count together, as one collection would.
+
+    Raises:
+        PartitionMissing: one is missing, and the caller prefers an error.
+    """
+    ever = isinstance(params, StatementsParams) and params.new_since_ns is not None
+    times = (None, None) if ever else (params.start_ns, params.end_ns)
+    missing = left_out(request, collection, *times)
     if isinstance(params, VolumeParams):
-        return await _volume(request, collection, params)
-    if isinstance(params, LabelsParams):
+        whole: Any = await _volume(request, collection, params)
+    elif isinstance(params, LabelsParams):
         wide = params.model_copy(update={"limit": _ALL, "all_values": True})
-        return joined_labels(await _each(request, collection, kind, wide), params)
-    assert isinstance(params, StatementsParams)
-    return await _statements(request, collection, params)
+        whole = joined_labels(await _each(request, collection, kind, wide), params)
+    else:
+        assert isinstance(params, StatementsParams)
+        whole = await _statements(request, collection, params)
+    return whole.model_copy(update=missing)
 
 
 async def _each(

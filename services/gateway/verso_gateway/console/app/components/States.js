@@ -24,6 +24,12 @@ export function NoPermission({ scope, detail }) {
 export function Notice({ tone = "neutral", children }) {
     return (_jsxs("div", { class: `notice ${tone}`, role: tone === "bad" ? "alert" : "status", children: [_jsx(Icon, { name: tone === "good" ? "check" : tone === "neutral" ? "info" : "warning", size: 16 }), _jsx("div", { children: children })] }));
 }
+/** Partitions of a collection that their ledgers no longer have: what is shown leaves them out. */
+export function MissingNotice({ names }) {
+    if (names === undefined || names.length === 0)
+        return null;
+    return (_jsxs(Notice, { tone: "bad", children: [names.length === 1 ? "The ledger of this partition no longer has it" : "The ledgers of these partitions no longer have them", ": ", names.join(", "), ". What ", names.length === 1 ? "it" : "they", " held is not in what is shown.", " ", _jsx("a", { href: "/docs/errors/partition_missing", target: "_blank", rel: "noreferrer", children: "What to do" })] }));
+}
 function sentence(text) {
     return text.charAt(0).toUpperCase() + text.slice(1);
 }

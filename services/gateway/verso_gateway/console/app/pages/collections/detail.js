@@ -7,7 +7,7 @@ import { CodeSamples } from "../../components/CodeSamples.js";
 import { Dialog } from "../../components/Dialog.js";
 import { TextField } from "../../components/Field.js";
 import { Badge, Card, Page, Stat, Stats } from "../../components/Layout.js";
-import { ErrorState, Loading, Notice } from "../../components/States.js";
+import { ErrorState, Loading, MissingNotice, Notice } from "../../components/States.js";
 import { toast, toastProblem } from "../../components/Toast.js";
 import { ago, bytes, count, percent, plural } from "../../format.js";
 import { useRequest } from "../../request.js";
@@ -38,7 +38,7 @@ export function CollectionView({ name }) {
             return _jsx(ErrorState, { problem: answer.problem, retry: answer.reload });
         if (!found)
             return _jsx(Card, { children: _jsx(Loading, { lines: 6 }) });
-        return (_jsxs(_Fragment, { children: [_jsx(Card, { children: _jsx(Figures, { found: found }) }), found.unreadable > 0 && (_jsxs(Notice, { tone: "bad", children: [plural(found.unreadable, "document"), " cannot be read: their entries are damaged.", " ", _jsx(Link, { to: addressOf("map/health"), children: "See the scrub" })] })), may("ingest") && _jsx(IngestCard, { collection: found, onStored: answer.reload }), _jsx(BytesCard, { found: found }), _jsxs("div", { class: "columns", children: [_jsx(CodecsCard, { found: found }), _jsx(KeptCard, { found: found })] }), may("admin") && _jsx(SettingsCard, { found: found, onChanged: answer.reload }), may("admin") && _jsx(DeleteCard, { found: found })] }));
+        return (_jsxs(_Fragment, { children: [_jsx(Card, { children: _jsx(Figures, { found: found }) }), _jsx(MissingNotice, { names: found.missing_partitions }), found.unreadable > 0 && (_jsxs(Notice, { tone: "bad", children: [plural(found.unreadable, "document"), " cannot be read: their entries are damaged.", " ", _jsx(Link, { to: addressOf("map/health"), children: "See the scrub" })] })), may("ingest") && _jsx(IngestCard, { collection: found, onStored: answer.reload }), _jsx(BytesCard, { found: found }), _jsxs("div", { class: "columns", children: [_jsx(CodecsCard, { found: found }), _jsx(KeptCard, { found: found })] }), may("admin") && _jsx(SettingsCard, { found: found, onChanged: answer.reload }), may("admin") && _jsx(DeleteCard, { found: found })] }));
     }
 }
 function About({ found }) {
@@ -47,6 +47,7 @@ function About({ found }) {
         `${found.precision} vectors of ${found.dim} dimensions`,
         found.search === "hybrid" ? "searched by meaning and words" : "searched by meaning",
         found.text_policy === "both" ? "texts kept too" : "texts dropped once verified",
+        ...(found.partitions ? [`${plural(found.partitions, "partition")}${found.rollover ? " by time" : ""}`] : []),
     ];
     return (_jsxs(_Fragment, { children: [words.join(" · "), found.created && _jsxs(_Fragment, { children: [" \u00B7 made ", ago(found.created)] }), found.owner && _jsxs(_Fragment, { children: [" \u00B7 of ", _jsx(Badge, { children: found.owner })] })] }));
 }

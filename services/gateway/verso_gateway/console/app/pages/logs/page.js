@@ -5,7 +5,7 @@ import { chosen, collectionsProblem, readCollections, useCollections } from "../
 import { Button } from "../../components/Button.js";
 import { CodeSamples } from "../../components/CodeSamples.js";
 import { Card, Page } from "../../components/Layout.js";
-import { Empty, ErrorState, Loading, Notice } from "../../components/States.js";
+import { Empty, ErrorState, Loading, MissingNotice, Notice } from "../../components/States.js";
 import { Tabs } from "../../components/Tabs.js";
 import { count, duration } from "../../format.js";
 import { useRequest } from "../../request.js";
@@ -59,7 +59,7 @@ function Logs({ state, names }) {
         return () => clearInterval(timer);
     }, [state.live]);
     const samples = samplesOf(state, bounds, nowS, volume.data?.interval_s);
-    return (_jsxs(Page, { title: "Logs", wide: true, about: "Lines byte for byte as they came, by time, label, statement and meaning.", actions: _jsxs(_Fragment, { children: [_jsx(CodeSamples, { samples: samples }), _jsx(Button, { small: true, icon: "refresh", label: "Refresh", onClick: () => (refresh(), setRound(round + 1)) }), _jsx(Button, { small: true, icon: state.live ? "pause" : "play", pressed: state.live, onClick: () => change({ live: !state.live, view: null, statement: null, "by-meaning": null }), children: "Live tail" })] }), children: [_jsx(Toolbar, { state: state, names: names, statement: own.data?.statements[0]?.statement }), volume.data && _jsx(WaitingNotice, { waiting: volume.data.waiting, live: state.live }), !names.includes(state.collection) && volume.problem ? (_jsx(ErrorState, { problem: volume.problem, retry: volume.reload })) : (_jsx(Found, { state: state, bounds: bounds, nowS: nowS, volume: volume, own: own }, round)), _jsx(LineDialog, { state: state })] }));
+    return (_jsxs(Page, { title: "Logs", wide: true, about: "Lines byte for byte as they came, by time, label, statement and meaning.", actions: _jsxs(_Fragment, { children: [_jsx(CodeSamples, { samples: samples }), _jsx(Button, { small: true, icon: "refresh", label: "Refresh", onClick: () => (refresh(), setRound(round + 1)) }), _jsx(Button, { small: true, icon: state.live ? "pause" : "play", pressed: state.live, onClick: () => change({ live: !state.live, view: null, statement: null, "by-meaning": null }), children: "Live tail" })] }), children: [_jsx(Toolbar, { state: state, names: names, statement: own.data?.statements[0]?.statement }), _jsx(MissingNotice, { names: volume.data?.missing_partitions }), volume.data && _jsx(WaitingNotice, { waiting: volume.data.waiting, live: state.live }), !names.includes(state.collection) && volume.problem ? (_jsx(ErrorState, { problem: volume.problem, retry: volume.reload })) : (_jsx(Found, { state: state, bounds: bounds, nowS: nowS, volume: volume, own: own }, round)), _jsx(LineDialog, { state: state })] }));
 }
 function Found({ state, bounds, nowS, volume, own }) {
     const unchosen = state.statement === null && !state.meaning;

@@ -6,7 +6,7 @@ import { CodeSamples } from "../../components/CodeSamples.js";
 import { Segmented, Select } from "../../components/Field.js";
 import { Icon } from "../../components/Icon.js";
 import { Page } from "../../components/Layout.js";
-import { Empty, ErrorState, Loading } from "../../components/States.js";
+import { Empty, ErrorState, Loading, MissingNotice } from "../../components/States.js";
 import { narrow } from "../../narrow.js";
 import { useRequest } from "../../request.js";
 import { setQuery } from "../../router.js";
@@ -38,7 +38,7 @@ function Searching({ state, collection, found, }) {
                                     ? "An answer is a part of a stored text, shown in place. Where no text answers, the console says so."
                                     : "Passages by meaning and by words. Each text is rebuilt from its vector and patch, byte for byte." })] }), _jsx(SearchField, { state: state, collection: collection, found: found }), _jsx(Landing, { collection: collection, found: found })] }) }));
     }
-    return (_jsxs(Page, { title: state.query, quiet: true, children: [_jsx(SearchField, { state: state, collection: collection, found: found, children: _jsx(CodeSamples, { samples: requests.samples }) }), _jsxs("div", { class: "search-columns", children: [_jsxs("div", { class: "search-results", children: [requests.answer !== null && _jsx(AnswerCard, { answer: answer, collection: collection }), _jsx(Hits, { hits: hits, state: state, collection: collection })] }), _jsxs("aside", { class: "search-side", "aria-label": "Narrow the search", children: [_jsx(Conditions, { state: state }), _jsxs(Side, { children: [_jsx(Options, { state: state, collection: collection }), collection.kind === "documents" && _jsx(Facets, { collection: collection, state: state, hits: hits.data?.hits ?? [] })] })] })] })] }));
+    return (_jsxs(Page, { title: state.query, quiet: true, children: [_jsx(SearchField, { state: state, collection: collection, found: found, children: _jsx(CodeSamples, { samples: requests.samples }) }), _jsxs("div", { class: "search-columns", children: [_jsxs("div", { class: "search-results", children: [_jsx(MissingNotice, { names: hits.data?.missing_partitions }), requests.answer !== null && _jsx(AnswerCard, { answer: answer, collection: collection }), _jsx(Hits, { hits: hits, state: state, collection: collection })] }), _jsxs("aside", { class: "search-side", "aria-label": "Narrow the search", children: [_jsx(Conditions, { state: state }), _jsxs(Side, { children: [_jsx(Options, { state: state, collection: collection }), collection.kind === "documents" && _jsx(Facets, { collection: collection, state: state, hits: hits.data?.hits ?? [] })] })] })] })] }));
 }
 /** What narrows a search: beside the results, or folded above them. */
 function Side({ children }) {
