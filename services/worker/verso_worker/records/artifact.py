@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import tempfile
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,8 +193,11 @@ def _decoded(text: str) -> bytes:
 
 @contextmanager
 def _file(data: bytes) -> Iterator[Path]:
-    """Yield verified bytes to a loader that opens paths, in a file of this user alone."""
-    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+    """Yield verified bytes to a loader that opens paths, in a file of this process alone.
+
+    A file of a folder would stay there if the process is killed meanwhile.
+    """
+    with os.fdopen(os.memfd_create("tables"), "wb") as file:
         file.write(data)
         file.flush()
-        yield Path(file.name)
+        yield Path(f"/proc/self/fd/{file.fileno()}")

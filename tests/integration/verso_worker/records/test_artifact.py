@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -94,6 +95,17 @@ def test_a_file_of_noise_with_a_fitting_hash_is_refused(folder: Path, name: str)
     _publish_again(folder)
     with pytest.raises(ArtifactInvalid, match=name.replace(".", r"\.") + "|tables"):
         _load(folder)
+
+
+def test_tables_are_loaded_without_a_file_that_a_kill_would_leave(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "missing"))
+    with pytest.raises(FileNotFoundError), tempfile.TemporaryFile():
+        pass
+    artifact = manifest.load(folder)
+    assert Codec.NGRAM in byte_codecs(artifact)
+    assert rank_tables(artifact).vocab == artifact.manifest.codec.vocab
 
 
 def test_a_dictionary_of_another_artifact_fails_the_golden_samples(folder: Path) -> None:
