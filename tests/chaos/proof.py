@@ -40,6 +40,7 @@ _DISK_MIB = 1500
 _PATIENCE_S = 300.0
 _FULL_S = 3.0
 _IN_A_ROW = 0.6
+"""How likely a fault follows within the recovery from another one: two and a half on average."""
 _PAUSE_S = 0.3
 _JUMPS_S = (-15.0, -2.0, 0.0, 2.0, 15.0)
 _SAMPLE_S = 5.0
