@@ -163,7 +163,7 @@ def _by_statement(hits: Sequence[Hit]) -> list[Hit]:
             "score": max(hit.score for hit in same),
             "count": sum(hit.count or 0 for hit in same),
             "first_seen": min(first, default=None),
-            "lines": tuple(lines[: len(newest.lines) or LINES_SHOWN]),
+            "lines": tuple(lines[:LINES_SHOWN]),
         }
         found.append(newest.model_copy(update=update))
     return found

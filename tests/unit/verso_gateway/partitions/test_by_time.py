@@ -265,6 +265,14 @@ def test_hits_of_one_statement_are_joined() -> None:
     assert (down.statement, odd.statement) == ("down", "odd")
 
 
+def test_a_statement_shows_lines_of_older_partitions_where_the_newest_has_few() -> None:
+    few = hit(1, "up", 0.8, at=20.0, count=1)
+    few = few.model_copy(update={"lines": few.lines[:1]})
+    parts = [Hits(hits=(hit(0, "up", 0.9, at=10.0, count=4),)), Hits(hits=(few,))]
+    [up] = search.ranked(parts, SearchParams(collection="logs", mode=SearchMode.DENSE))
+    assert [line.id for line in up.lines] == ["1:1", "0:1", "0:1"]
+
+
 def test_lines_with_the_values_that_were_asked_for_come_first() -> None:
     parts = [
         Hits(hits=(hit(0, "up", 1.0, at=10.0, count=1, values=True),)),

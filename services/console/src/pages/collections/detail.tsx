@@ -50,9 +50,11 @@ export function CollectionView({ name }: { name: string }) {
           <Button icon={found?.kind === "logs" ? "logs" : "search"} to={addressOf(found?.kind === "logs" ? "logs" : "search", { collection: name })}>
             {found?.kind === "logs" ? "Read its logs" : "Search in it"}
           </Button>
-          <Button icon="map" to={addressOf("map", { collection: name })}>
-            Map
-          </Button>
+          {found && !found.partitions && (
+            <Button icon="map" to={addressOf("map", { collection: name })}>
+              Map
+            </Button>
+          )}
         </>
       }
     >

@@ -32,7 +32,7 @@ export function CollectionView({ name }) {
                             request: described(name),
                             python: `found = client.stats("${name}")\nprint(found.documents, found.verified, found.kept)`,
                         },
-                    ] }), _jsx(Button, { icon: found?.kind === "logs" ? "logs" : "search", to: addressOf(found?.kind === "logs" ? "logs" : "search", { collection: name }), children: found?.kind === "logs" ? "Read its logs" : "Search in it" }), _jsx(Button, { icon: "map", to: addressOf("map", { collection: name }), children: "Map" })] }), children: content() }));
+                    ] }), _jsx(Button, { icon: found?.kind === "logs" ? "logs" : "search", to: addressOf(found?.kind === "logs" ? "logs" : "search", { collection: name }), children: found?.kind === "logs" ? "Read its logs" : "Search in it" }), found && !found.partitions && (_jsx(Button, { icon: "map", to: addressOf("map", { collection: name }), children: "Map" }))] }), children: content() }));
     function content() {
         if (answer.problem && !found)
             return _jsx(ErrorState, { problem: answer.problem, retry: answer.reload });
