@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.e2e.console.conftest import LOOKS, Look
 from tests.e2e.console.logs_sample import DAY_S, send_day
+from tests.e2e.test_rollover import rolled, stopped_keeper
 
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.collections import Rollover
@@ -25,7 +26,7 @@ DAYS = 3
 LOGS = f"/console/logs?collection={NAME}"
 SEARCH = f"/console/search?collection={NAME}&q=Which+array+is+degraded%3F"
 DETAIL = f"/console/collections/{NAME}"
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 TWO_LOOKS = pytest.mark.parametrize("look", [LOOKS[0], LOOKS[-1]], indirect=True)
 
 
@@ -36,14 +37,19 @@ def days(stage: Platform) -> int:
     with stage.client() as client:
         client.create_collection(NAME, kind=CollectionKind.LOGS, rollover=rule)
         for day in range(DAYS):
-            until = time.monotonic() + PATIENCE_S
-            while client.stats(NAME).partitions != day + 1:
-                assert time.monotonic() < until, "it does not roll over"
-                time.sleep(0.2)
-            # what comes before the old partition is closed goes to it
-            time.sleep(3.0)
-            lines += send_day(client, NAME, end_s=time.time() - (DAYS - 1 - day) * DAY_S)
+            _await_rolled(stage, day)
+            with stopped_keeper(stage):
+                lines += send_day(client, NAME, end_s=time.time() - (DAYS - 1 - day) * DAY_S)
     return lines
+
+
+def _await_rolled(platform: Platform, parts: int) -> None:
+    """Wait until so many partitions take no more lines."""
+    until = time.monotonic() + PATIENCE_S
+    with platform.redis() as ledger:
+        while len(rolled(ledger)) < parts:
+            assert time.monotonic() < until, "it does not roll over"
+            time.sleep(0.2)
 
 
 @pytest.fixture
