@@ -352,7 +352,9 @@ def _check_lines_without(http: httpx2.Client, part: int, name: str) -> None:
     query = {"collection": PARTED, "limit": 0, "filter": {"field": "host", "eq": "a"}}
     for handling, asked in (("lenient", query), (None, {**query, "skip_damaged": True})):
         headers = {} if handling is None else {"Prefer": f"handling={handling}"}
-        rows = http.post("/v1/logs/query", json=asked, headers=headers).text.splitlines()
+        answer = http.post("/v1/logs/query", json=asked, headers=headers)
+        assert answer.headers["Verso-Missing-Partitions"] == name
+        rows = answer.text.splitlines()
         lines, last = [json.loads(row) for row in rows[:-1]], json.loads(rows[-1])
         assert last["missing_partitions"] == [name]
         assert len(lines) == (PARTS - 1) * LINES

@@ -135,6 +135,7 @@ _RESULT_HEADERS = {"Server-Timing": _header("milliseconds by phase", _TEXT)}
 _WAITING_HEADERS = {
     "Verso-Waiting-Lines": _header("accepted lines that are not stored yet", _NATURAL),
     "Verso-Waiting-Oldest-S": _header("age of the oldest of them, seconds", _TEXT),
+    "Verso-Missing-Partitions": _header("partitions of lines that were left out", _TEXT),
 }
 _ACCEPTED_HEADERS = {
     "Location": _header("path of the job", _TEXT, required=True),

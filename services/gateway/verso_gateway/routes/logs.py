@@ -55,17 +55,20 @@ async def query(request: Request) -> Response:
     if collection.parted is None:
         checked.check_cursor()
         params, page = checked.params(), partial(_page, request)
-        missing = {}
+        missing: dict[str, tuple[str, ...]] = {}
     else:
         params = await lines.asked(request, collection, checked)
         page = partial(lines.page, request, collection)
         missing = lines.left_out_of(request, collection, params)
     waiting = await waiting_of(request, collection)
+    fields = waiting_headers(waiting)
+    if missing:
+        fields["Verso-Missing-Partitions"] = ", ".join(missing["missing_partitions"])
     first = await page(params)
     return StreamingResponse(
         _stream(checked, params, first, page, _beside(waiting) | missing),
         media_type=BYTES if checked.raw else NDJSON,
-        headers=waiting_headers(waiting),
+        headers=fields,
     )
 
 
