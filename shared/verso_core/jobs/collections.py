@@ -339,8 +339,7 @@ class CollectionInfo(ItemResult):
             found["partitions"] = collection.partitions
             if collection.parted.rollover is not None:
                 found["rollover"] = collection.parted.rollover
-            names = [partition_name(collection.name, one) for one in collection.parted.missing]
-            if names:
+            if names := [partition_name(collection.name, one) for one in collection.parted.missing]:
                 found["missing_partitions"] = tuple(names)
         return found
 
@@ -409,9 +408,7 @@ class LineStatistics(OpenModel):
     statements: int = 0
     bytes_text: int = Field(default=0, description="of the lines, with their line ends")
     bytes_segments: int = Field(default=0, description="blocks, filters and headers")
-    bytes_cold: int = Field(
-        default=0, description="blocks in cold storage, which are not in the ledger"
-    )
+    bytes_cold: int = Field(default=0, description="blocks in cold storage, not in the ledger")
     bytes_shapes: int = 0
     bytes_statements: int = Field(default=0, description="vectors of templates")
     bytes_tables: int = Field(default=0, description="fitted tables of the codec")
