@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from verso_client import Client, Document, Retries
 from verso_client.cli.app import app
 from verso_core import registry
-from verso_core.errors import NotReady, Unavailable
+from verso_core.errors import Unavailable
 from verso_core.jobs.lines import LinesRequest
 from verso_core.registry import Channel
 from verso_standalone.valkey import find_program, free_port
@@ -168,13 +168,13 @@ class Platform:
         return (self.data / "logs" / f"{part}.log").read_text(encoding="utf-8")
 
     def read_lines(self, request: LinesRequest) -> bytes:
-        """Read lines as they are; again where the worker is busy with its start."""
+        """Read lines as they are; again where the worker is busy, also in the middle of them."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         with self.client() as client:
             while True:
                 try:
                     return b"".join(client.lines(request))
-                except NotReady:
+                except Unavailable:
                     if time.monotonic() > deadline:
                         raise
 
