@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.generation.feedback import FeedbackSources
-from schemathesis.generation.meta import TestPhase
+from schemathesis.generation.meta import CoveragePhaseData
 from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.python._constants.orchestrator import make_constants_value_source
 from schemathesis.schemas import APIOperation, BaseSchema
@@ -68,7 +68,7 @@ class Operations:
 class _Repeats:
     """Knows requests of which both halves were sent before: the filter, and all that is beside it.
 
-    A filter is one schema in every operation that has one, and has over a thousand cases, which
+    A filter is one schema in every operation that has one, and has over a thousand forms, which
     the coverage phase sends with each form of the rest. Of the repeats every sixteenth is sent.
     """
 
@@ -78,19 +78,31 @@ class _Repeats:
         self._found = 0
 
     def __contains__(self, case: schemathesis.Case[Any]) -> bool:
-        if case.meta is None or case.meta.phase.name is not TestPhase.COVERAGE:
+        if case.meta is None or not isinstance(case.meta.phase.data, CoveragePhaseData):
             return False
         if not isinstance(case.body, dict) or "filter" not in case.body:
             return False
         body = {**case.body}
-        asked = json.dumps(body.pop("filter"), sort_keys=True)
+        form = _form(case.meta.phase.data, body.pop("filter"))
         rest = [case.operation.label, case.path_parameters, case.query, {**case.headers}]
         other = json.dumps([*rest, case.media_type, body], sort_keys=True, default=str)
-        repeated = asked in self._filters and other in self._others
-        self._filters.add(asked)
+        repeated = form in self._filters and other in self._others
+        self._filters.add(form)
         self._others.add(other)
         self._found += repeated
         return repeated and self._found % 16 != 0
+
+
+def _form(covered: CoveragePhaseData, asked: object) -> str:
+    """Return what is covered of a filter; the filter itself where the rest is covered.
+
+    Operations have other examples, so that equal forms are of other values.
+    """
+    _, within, place = (covered.location or "").partition("/properties/filter")
+    _, valid, form = covered.description.partition("'filter'")
+    if within or valid:
+        return f"{covered.scenario} {place} {form or covered.description}"
+    return json.dumps(asked, sort_keys=True)
 
 
 def _session() -> requests.Session:
