@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from verso_client import Client, Document
-from verso_core.errors import DiskFull, QueueFull, RecordCorrupt
+from verso_core.errors import DiskFull, RecordCorrupt
 from verso_core.jobs import Status
 from verso_core.record import Entry, bucket_of
 from verso_ledger.codec import collection_rows
@@ -185,28 +185,6 @@ def test_without_redis_the_api_answers_503_and_recovers_by_itself(target: Platfo
             subprocess.run(["kill", "-CONT", str(pid)], check=True)
     with target.client() as verso:
         assert len(verso.embed(["back again"])) == 1
-
-
-def test_more_work_than_the_queue_may_hold_is_429_with_retry_after(
-    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
-) -> None:
-    platform = new_platform(VERSO_QUEUE_LIMIT_SLICES="4")
-    platform.start()
-    with platform.client(patience_s=0.0) as verso:
-        verso.ingest(numbered(lines(128), "first"))  # from now on the drain rate is known
-        worker = psutil.Process(platform.pid("worker"))
-        worker.suspend()
-        try:
-            with pytest.raises(QueueFull) as caught:  # noqa: PT012 - one of these is too much
-                for n in range(50):
-                    verso.submit(numbered(lines(128), f"batch-{n}"))
-        finally:
-            worker.resume()
-        assert caught.value.retry_after_s > 0
-    with platform.client(patience_s=90.0) as patient:
-        report = patient.ingest(numbered(lines(128), "later"))
-        assert report.documents == 128
-    platform.close()
 
 
 def _is_refused(client: Client) -> bool:

@@ -30,8 +30,10 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from tests.e2e.conftest import Platform, publish_heads
 
+from verso_client import Document
 from verso_core import api_keys
 from verso_core.api_keys import Scope
+from verso_core.errors import QueueFull
 
 TEXTS = ["disk sda is full", "link eth0 is up", "worker 3 timed out"]
 LONG = "one more word " * 400
@@ -261,6 +263,19 @@ def test_a_full_queue_is_a_limit_of_rate_to_each_sdk(full: Served) -> None:
         full.hugging_face().feature_extraction("a")
     assert caught.value.response.status_code == 429
     assert caught.value.response.json()["error_type"] == "Overloaded"
+
+
+def test_more_work_than_the_queue_may_hold_is_429_to_the_platforms_own_client(
+    served: Served, lines: Callable[[int], list[Document]]
+) -> None:
+    with served.platform.client(patience_s=0.0) as verso:
+        verso.ingest(lines(128))  # from now on the drain rate is known
+        with stopped_worker(served), pytest.raises(QueueFull) as caught:  # noqa: PT012
+            for _ in range(50):
+                verso.submit(lines(128))
+    assert caught.value.retry_after_s > 0
+    with served.platform.client(patience_s=90.0) as patient:
+        assert patient.ingest(lines(128)).documents == 128
 
 
 def test_sdks_try_again_until_the_queue_has_room(served: Served) -> None:
