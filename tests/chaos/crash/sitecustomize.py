@@ -140,6 +140,8 @@ PLACES: Mapping[str, Place] = {
     "an artifact is loaded, not served": Place(
         "verso_worker.models.artifacts", "ArtifactStore.load", after=True
     ),
+    # trainer: the process of one training
+    "a head is in its draft": Place("verso_training.heads.shipping", "_placed"),
 }
 """Every place by the name a test gives it."""
 

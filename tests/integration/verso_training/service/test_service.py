@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import resource
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +38,9 @@ from verso_training.service.main import _serve
 from verso_training.service.metrics import Metrics
 from verso_training.service.trainer import Trainer
 
-ARTIFACT = Path(__file__).parents[3] / "data" / "artifact-tiny"
+TESTS = Path(__file__).parents[3]
+ARTIFACT = TESTS / "data" / "artifact-tiny"
+CRASH = TESTS / "chaos" / "crash"
 
 
 def some_rows(count: int = 120, labels: tuple[str, ...] = ("disk", "login")) -> list[Labelled]:
@@ -122,28 +124,23 @@ def _when_training(work: Path, do: Callable[[psutil.Process], None]) -> threadin
 
 
 def test_a_training_that_was_killed_in_mid_export_is_done_again_and_published_as_a_canary(
-    bench: Bench, valkey_url: str
+    bench: Bench, valkey_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(CRASH), prepend=os.pathsep)
+    monkeypatch.setenv("CRASH_FILE", str(tmp_path / "crash"))
+    (tmp_path / "crash").write_text("a head is in its draft")
     job_id = bench.ask(some_rows())
     bench.trainer.heartbeat()
 
     place = bench.models / "heads" / "mood"
-
-    def kill(child: psutil.Process) -> None:
-        until = time.monotonic() + 240
-        while not list(place.glob(".draft-*/head.onnx")):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        bench.heartbeat.unlink()
-        child.send_signal(signal.SIGKILL)
-
-    killer = _when_training(bench.work, kill)
     assert bench.trainer.step()
-    killer.join()
+    assert not (tmp_path / "crash").exists(), "it did not come by"
+    bench.heartbeat.unlink()
     assert bench.ledger.jobs.get(job_id).status is Status.RUNNING
     assert registry.read(bench.models).heads == {}
     [draft] = place.iterdir()
     assert draft.name.startswith(".draft-")
+    assert (draft / "head.onnx").exists()
     until = time.monotonic() + 240
     while not bench.trainer.step():
         assert time.monotonic() < until
