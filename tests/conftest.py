@@ -69,7 +69,7 @@ _FIRST = (
     "integration/verso_training/test_accelerator.py",
     *_STORIES,
     *_SHARING,
-    "e2e/test_tutorial.py",
+    "e2e/test_shipped_models.py",
     "e2e/test_faults.py",
     "e2e/test_openapi.py",
     "e2e/test_cold_storage.py",

@@ -1,4 +1,7 @@
-"""The tutorials, command by command as they stand on their pages, and the notebooks."""
+"""The shipped models: tutorials, notebooks, and what the heads promise of stored documents.
+
+Tutorials are done command by command as they stand on their pages.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 from tests.e2e.conftest import ARTIFACT
 
+from verso_client import Client, Document
+from verso_standalone import sample
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.e2e.conftest import Platform
+
+    from verso_core.jobs.heads.classify import Classification
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorial"
@@ -44,6 +53,10 @@ SAID = {
         "sd<*>: medium error at sector <*>, the disk may fail soon\n12 lines",
     ),
 }
+
+KINDS = {"crash": "kernel", "trace": "java-test", "install": "r-install", "check": "r-check"}
+"""Kinds of texts in the corpus, and the source of their labels. All are of test parts."""
+EACH = 12
 
 
 def run_page(page: Path, platform: Platform, folder: Path) -> str:
@@ -153,3 +166,41 @@ def test_notebooks_are_kept_without_what_they_printed() -> None:
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             assert not cell.get("outputs"), f"{notebook}: {cell['id']}"
             assert cell.get("execution_count") is None
+
+
+def classified(client: Client, **what: object) -> list[Classification]:
+    found = client.classify("log-failures", top_k=1000, **what)  # type: ignore[arg-type]
+    return [one.heads[0] for one in found]
+
+
+def test_a_stored_document_of_each_log_set_is_classified_as_its_text(shipped: Platform) -> None:
+    """By default, in a collection of the default kind: its vectors are coarser than a text's."""
+    with shipped.client() as client:
+        client.create_collection("failures")
+        documents = {document.id: document for document in sample.documents()}
+        several = 0
+        for kind, source in KINDS.items():
+            own = [one for one in documents.values() if one.metadata["kind"] == kind]
+            # the longest, since those have several chunks
+            chosen = sorted(own, key=lambda one: -len(one.text))[:EACH]
+            texts = [
+                one.text if isinstance(one.text, str) else one.text.decode(errors="replace")
+                for one in chosen
+            ]
+            ids = [f"{kind}-{at}" for at in range(len(texts))]
+            before = client.stats("failures").chunks
+            stored = [Document(text, id=name) for text, name in zip(texts, ids, strict=True)]
+            assert client.ingest(stored, collection="failures").failed == ()
+            several += client.stats("failures").chunks - before > 2 * len(texts)
+            by_text = classified(client, texts=texts)
+            by_id = classified(client, ids=ids, collection="failures")
+            assert [one.label for one in by_id] == [one.label for one in by_text]
+            right = [str(one.label).partition("/")[0] for one in by_text]
+            assert right.count(source) >= EACH - 1, right
+            moved = [
+                abs((one.confidence or 0.0) - (other.confidence or 0.0))
+                for one, other in zip(by_text, by_id, strict=True)
+            ]
+            assert median(moved) < 0.01
+        assert several >= 3
+        client.delete_collection("failures")
