@@ -7,10 +7,11 @@ instead of ``balanced``. Ids of documents are numbers. Then everything is writte
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
-  by the blocks of its files, above those without a point. Words are those of the set's chunks.
+  by the blocks of its files, above those without a point, and by part: vectors, the index over
+  them, words, and ids with all else. Words are those of the set's chunks.
 
 Rows are settings of a collection: as shipped (hybrid, int4), the same with int8, and dense ones.
-No document has metadata or a time, so dense points have no payload, in closed segments.
+No document has metadata or a time, so points have no payload, in closed segments.
 Fitted tables are kept once and counted apart.
 """
 
@@ -25,6 +26,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ import sheet
 
 from verso_codecs.mixture import HISTORY_BYTES, MixtureTables
 from verso_codecs.zstd import ZstdCodec
-from verso_core import files, manifest
+from verso_core import manifest
 from verso_core.jobs import CodecPolicy, Precision
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_standalone.stack import find_artifact
@@ -85,8 +87,8 @@ def _record(chunk: bytes, codecs: dict[Codec, ByteCodec], how: CodecPolicy) -> R
 
 
 @functools.cache  # what no words are kept of takes the same for every set
-def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
-    """Return the bytes a chunk on the disk of a collection with so many chunks.
+def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> dict[str, float]:
+    """Return the bytes a chunk on the disk of a collection with so many chunks, by their part.
 
     With ``worded`` it is hybrid, and its chunks have the words of these.
     """
@@ -96,7 +98,7 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
         EdgeCollection.create(folder, Settings(space, terms=hybrid))
         collection = EdgeCollection(folder, index_above=10 * count)
         collection.put(Prepared([], {}))  # makes the engine's files
-        empty = files.used_bytes(folder)
+        empty = _parts(collection)
         rng = np.random.default_rng(1)
         for start in range(0, count, PAGE):
             size = min(PAGE, count - start)
@@ -107,7 +109,7 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
                 collection.prepare(
                     [uuid.UUID(bytes=rng.bytes(16)) for _ in numbers],
                     space.round(rows),
-                    payloads=[packed({"d": f"d{n}", "n": 0} if hybrid else {}) for n in numbers],
+                    payloads=[packed({}) for _ in numbers],
                     terms=[terms[n % len(terms)] if hybrid else NO_TERMS for n in numbers],
                 )
             )
@@ -116,8 +118,17 @@ def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
         if collection.needs_optimising() and not collection.optimise(Runner(lock)):
             raise AssertionError("the optimiser failed")
         os.close(lock)
+        collection.end_merges()
+        found = _parts(collection)
         collection.close()
-        return (files.used_bytes(folder) - empty) / count
+        return {part: (size - empty[part]) / count for part, size in found.items()}
+
+
+def _parts(collection: EdgeCollection) -> dict[str, int]:
+    """Return the bytes of a collection's files by their part."""
+    disk = collection.sizes().disk
+    assert disk is not None
+    return asdict(disk)
 
 
 def measure(
@@ -154,7 +165,8 @@ def measure(
     for kind, precision, hybrid in (one for one in KINDS if one[0] in kinds):
         space = Space(precision, settings.dim, settings.int8_scale)
         named = () if not hybrid else tuple(chunks)
-        disk = points(space, named, count=count)
+        parts = points(space, named, count=count)
+        disk = sum(parts.values())
         for way, size in entry.items():
             yield {
                 "set": found.name,
@@ -164,6 +176,7 @@ def measure(
                 "raw": raw,
                 "entry": size,
                 "points": disk,
+                "parts": parts,
                 "kept": size + disk,
                 "share": (size + disk) / raw,
                 "tables": len(tables.pack()) if way != "as shipped" else 0,
@@ -213,6 +226,13 @@ def main() -> None:
         ]
     columns = ["set", "collection", "codec", "chunks", "raw", "entry", "points", "kept", "share"]
     sheet.table("bytes a chunk", columns, [[row[c] for c in columns] for row in rows])
+    shipped = [row for row in rows if row["codec"] == "as shipped"]
+    named = list(shipped[0]["parts"])
+    sheet.table(
+        "points by part",
+        ("set", "collection", *named),
+        [[row["set"], row["collection"], *(row["parts"][p] for p in named)] for row in shipped],
+    )
     paper.finish({"artifact": manifest.load(folder).id, "sets": rows})
 
 

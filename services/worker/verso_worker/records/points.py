@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -177,6 +177,16 @@ def check_name(name: str) -> str:
 def unknown(name: str) -> CollectionUnknown:
     """Return the error for a collection that the vector store does not have."""
     return CollectionUnknown(f"no collection named {name!r} in the vector store")
+
+
+def pack_ids(points: Iterable[UUID]) -> bytes:
+    """Return ids of points one after the other, 16 bytes each."""
+    return b"".join(point.bytes for point in points)
+
+
+def unpack_ids(data: bytes) -> list[UUID]:
+    """Undo :func:`pack_ids`."""
+    return [UUID(bytes=data[at : at + 16]) for at in range(0, len(data), 16)]
 
 
 def stacked(points: Sequence[Point]) -> Stored:

@@ -1,9 +1,9 @@
 """Documents whose points have no payload: they are found through the ledger.
 
 A payload takes 144 bytes a point on the disk, however little is in it, and more for its indexes. So
-a document of a dense collection with neither metadata nor time has none
-(``docs/adr/0030-points-without-payload.md``). The id of its points leads to its bucket, and the
-bucket holds its name. As it has no field but its id, a filter depends on that alone.
+a document with neither metadata nor time has none (``docs/adr/0030-points-without-payload.md``).
+The id of its points leads to its bucket, and the bucket holds its name. As it has no field but its
+id, a filter depends on that alone.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-import numpy as np
-
-from verso_core.jobs import Collection, CollectionKind, Filter, SearchMode
+from verso_core.jobs import Collection, CollectionKind, Filter
 from verso_core.jobs.filters.compiled import compiled, matches
 from verso_core.jobs.filters.nodes import ID, AllOf, AnyOf, Exists, Node, Not, OneOf, tests_in
 from verso_core.record import Entry, located, point_ids
-from verso_worker.records.points import BATCH, Hit
-from verso_worker.records.space import Space, Vector
-from verso_worker.rules.reader import Chunk, Reader
+from verso_worker.rules.reader import Reader
 
 Payload = Mapping[str, Any]
 T = TypeVar("T")
@@ -29,13 +25,8 @@ _IDS = 1 << 128
 
 
 def may_have(collection: Collection) -> bool:
-    """Whether documents of a collection may be stored without payload.
-
-    Without its payload a point pays only once its segment is closed, and closing makes the index of
-    words of a hybrid collection larger than what is saved.
-    """
-    documents = collection.kind is CollectionKind.DOCUMENTS
-    return documents and collection.search is SearchMode.DENSE
+    """Whether documents of a collection may be stored without payload; lines are not."""
+    return collection.kind is CollectionKind.DOCUMENTS
 
 
 def named(
@@ -99,33 +90,13 @@ def _scanned(
         yield from reader.scan(collection, first=bucket, count=1)
 
 
-def nearest(
-    reader: Reader, collection: Collection, query: Vector, *, limit: int, where: Filter | None
-) -> list[tuple[Hit, Chunk]]:
-    """Return the best chunks of the documents without payload that a filter passes.
+def points(reader: Reader, collection: Collection, where: Filter | None) -> Iterator[UUID]:
+    """Yield the points of the live documents without payload that a filter passes.
 
-    For filters by id, which the vector store cannot apply to them. Shape of ``query``: (dim,).
+    For filters by id, which the vector store cannot apply to them.
     """
-    space = Space.of(collection)
-    unit = space.unit(query)
-    best: list[tuple[Hit, Chunk]] = []
-    for batch in parts(_chunks(collection, passing(reader, collection, where)), BATCH):
-        chunks = dict(batch)
-        stored = reader.vectors.get(collection.name, list(chunks))
-        if not stored:
-            continue
-        scores = space.cosines(unit, np.stack(list(stored.values()))).tolist()
-        best += [
-            (Hit(point, score, {"m": {}}, cosine=score), chunks[point])
-            for point, score in zip(stored, scores, strict=True)
-        ]
-        best = ranked(best)[:limit]
-    return best
-
-
-def ranked(hits: Iterable[tuple[Hit, Chunk]]) -> list[tuple[Hit, Chunk]]:
-    """Return hits by score, best first, equal ones by id."""
-    return sorted(hits, key=lambda row: (-row[0].score, row[0].id.bytes))
+    for document, entry in passing(reader, collection, where):
+        yield from point_ids(collection.name, document, entry)
 
 
 def parts(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -139,14 +110,6 @@ def by_id(where: Filter | None) -> bool:
     """Whether a filter has a test of the document's id."""
     node = compiled(where)
     return not isinstance(node, bool) and any(test.field == ID for test in tests_in(node))
-
-
-def _chunks(
-    collection: Collection, documents: Iterable[tuple[str, Entry]]
-) -> Iterator[tuple[UUID, Chunk]]:
-    for document, entry in documents:
-        for index, point in enumerate(point_ids(collection.name, document, entry)):
-            yield point, Chunk(document, entry, index)
 
 
 def _named(

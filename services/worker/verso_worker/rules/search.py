@@ -194,12 +194,12 @@ class Search:
         kept, with that error.
         """
         fetch = limit + limit // 5 + 2
-        apart = None
-        if query is not None and located.may_have(collection) and located.by_id(where):
-            apart = located.nearest(self.reader, collection, query, limit=limit, where=where)
+        besides = None
+        if located.may_have(collection) and located.by_id(where):
+            besides = list(located.points(self.reader, collection, where))
         while True:
             hits = self.vectors.search(
-                collection.name, query, terms=terms, limit=fetch, where=where
+                collection.name, query, terms=terms, limit=fetch, where=where, besides=besides
             )
             names = located.named(self.reader, collection, {hit.id: hit.payload for hit in hits})
             live = self.reader.live(collection, [str(one.get("d")) for one in names.values()])
@@ -209,8 +209,6 @@ class Search:
                 entry = live.get(document)
                 if entry is None or not isinstance(chunk, int):
                     continue  # no live document, or a payload that the scrub has to repair
-                if apart is not None and "d" not in hit.payload:
-                    continue  # it is among those, if it passes
                 if isinstance(entry, VersoError):
                     kept.append((hit, Chunk(document, NO_ENTRY, chunk, entry)))
                 elif (
@@ -219,7 +217,7 @@ class Search:
                 ):
                     kept.append((hit, Chunk(document, entry, chunk)))
             if len(kept) >= limit or len(hits) < fetch:
-                return (kept if apart is None else located.ranked([*kept, *apart]))[:limit]
+                return kept[:limit]
             fetch *= 2
 
 

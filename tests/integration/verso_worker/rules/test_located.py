@@ -14,6 +14,7 @@ from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.filters.compiled import matches
 from verso_core.record import Entry, bucket_of, document_hash, located, locating_id
 from verso_worker.records.points import Point
+from verso_worker.rules import located as located_rules
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "log/1": {},
@@ -22,7 +23,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "log/3": {"host": "a"},
     "note": {"t": 5.0},
 }
-NAME = "dense"
+NAME = "plain"
 LONG = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40
 FILTERS: list[dict[str, Any]] = [
     {},
@@ -63,16 +64,20 @@ def ask(stores: Stores, kind: Kind, **params: Any) -> dict[str, Any]:
     return result.items[0]
 
 
-def found(stores: Stores, where: dict[str, Any], *, limit: int = 50) -> list[tuple[str, int]]:
-    params = {"collection": NAME, "limit": limit, "filter": where, "with_text": False}
+def found(
+    stores: Stores, where: dict[str, Any], *, limit: int = 50, mode: SearchMode = SearchMode.DENSE
+) -> list[tuple[str, int]]:
+    params = {
+        "collection": NAME, "limit": limit, "filter": where, "with_text": False, "mode": mode.value
+    }  # fmt: skip
     _, [result] = stores.do(Kind.SEARCH, params, [Item({}, b"mail")])
     return [(hit["id"], hit["chunk"]) for hit in result.items[0]["hits"]]
 
 
-@pytest.fixture
-def filled(stores: Stores) -> Stores:
-    """A dense collection with the documents, verified."""
-    stores.pipeline.create_collection(CollectionParams(name=NAME, search=SearchMode.DENSE))
+@pytest.fixture(params=[SearchMode.DENSE, SearchMode.HYBRID])
+def filled(stores: Stores, request: pytest.FixtureRequest) -> Stores:
+    """A collection with the documents, verified."""
+    stores.pipeline.create_collection(CollectionParams(name=NAME, search=request.param))
     put(stores, DOCUMENTS)
     return stores
 
@@ -88,10 +93,47 @@ def test_only_points_that_hold_something_have_a_payload(filled: Stores) -> None:
     assert payloads["note"] == [{"d": "note", "n": 0, "m": {}, "t": 5.0}]
 
 
-def test_points_of_a_hybrid_collection_have_one_always(stores: Stores) -> None:
-    put(stores, {"mail": {}}, collection="words")
-    [payload] = stores.vectors.payloads("words", stores.points("mail", "words")).values()
-    assert payload == {"d": "mail", "n": 0, "m": {}}
+def test_points_of_an_earlier_release_are_found_beside_others(stores: Stores) -> None:
+    """It wrote a payload for each point of a hybrid collection."""
+    stores.pipeline.create_collection(CollectionParams(name=NAME))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(located_rules, "may_have", lambda _: False)
+        put(stores, {"mail": {}, "log/1": {}})
+    put(stores, {"mail/2": {}})
+    payloads = [
+        payload.get("d")
+        for name in ("mail", "log/1", "mail/2")
+        for payload in stores.vectors.payloads(NAME, stores.points(name, NAME)).values()
+    ]
+    assert payloads == ["mail", "log/1", None]
+    where = {"field": "id", "prefix": "mail"}
+    for mode in SearchMode:
+        assert {name for name, _ in found(stores, where, mode=mode)} == {"mail", "mail/2"}
+    listed = ask(stores, Kind.LIST, filter=where)["documents"]
+    assert [row["id"] for row in listed] == ["mail", "mail/2"]
+
+
+def test_a_search_by_words_with_a_filter_by_id_has_the_weights_of_one_without(
+    stores: Stores,
+) -> None:
+    stores.pipeline.create_collection(CollectionParams(name=NAME))
+    names = [f"mail/{n}" for n in range(6)] + [f"post/{n}" for n in range(6)]
+    put(stores, {name: {"host": "a"} if name.endswith("1") else {} for name in names})
+    for mode in SearchMode:
+        every = [name for name, _ in found(stores, {}, mode=mode)]
+        for where, passing in (
+            ({"field": "id", "prefix": "mail/"}, [n for n in every if n.startswith("mail/")]),
+            (
+                {"field": "id", "in": ["mail/1", "mail/3"]},
+                [n for n in every if n in ("mail/1", "mail/3")],
+            ),
+            (
+                {"not": {"field": "id", "prefix": "mail/"}},
+                [n for n in every if n.startswith("post/")],
+            ),
+            ({"field": "id", "eq": "none"}, []),
+        ):
+            assert [name for name, _ in found(stores, where, mode=mode)] == passing
 
 
 def test_ids_lead_to_the_document_and_its_chunk(filled: Stores) -> None:

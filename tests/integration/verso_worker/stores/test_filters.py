@@ -11,11 +11,13 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests import filters as drawn
-from tests.integration.verso_worker.vector_stores import Store, make, store, units
+from tests.integration.verso_worker.vector_stores import DIM, SCALE, Store, make, store, units
 
 from verso_core.jobs import Filter, IndexKind, Precision
 from verso_core.jobs.filters.compiled import matches
 from verso_worker.records.points import Point
+from verso_worker.records.space import Space
+from verso_worker.stores.bm25 import Bm25
 
 __all__ = ["store"]
 
@@ -158,3 +160,27 @@ def test_points_come_by_time(
     assert {payload["d"] for _, payload in page} == {row["d"] for row in timed}
     some = store.vectors.by_time(filled, start, descending=descending, limit=7, where=where)
     assert [payload["t"] for _, payload in some] == wanted[:7]
+
+
+def test_points_without_payload_pass_a_filter_by_id_if_they_are_named(store: Store) -> None:
+    """Others of them do not, whatever the filter says of a point that has no field."""
+    name, texts = "besides", [b"one disk", b"two disks", b"a disk", b"the disk", b"more disks"]
+    store.vectors.create(name, dim=DIM, precision=Precision.INT8, int8_scale=SCALE, terms=True)
+    rows = Space(Precision.INT8, DIM, SCALE).round(units(5))
+    ids = [UUID(int=n + 1) for n in range(5)]
+    payloads = [{"d": "log/1", "n": 0}, {"d": "mail", "n": 0}, {}, {}, {}]
+    parts = zip(ids, rows, payloads, Bm25().documents(texts), strict=True)
+    store.vectors.put(name, [Point(*part) for part in parts])
+    query, words = units(1, seed=9)[0], Bm25().query(b"disk")
+    for where, passing in (
+        ({"field": "id", "prefix": "log/"}, {ids[0], ids[3]}),
+        ({"not": {"field": "id", "prefix": "log/"}}, {ids[1], ids[3]}),
+        ({"field": "id", "exists": False}, {ids[3]}),
+    ):
+        for vector, terms in ((query, None), (None, words), (query, words)):
+            hits = store.vectors.search(
+                name, vector, limit=10, where=Filter.model_validate(where), terms=terms,
+                besides=[ids[3]],
+            )  # fmt: skip
+            assert {hit.id for hit in hits} == passing
+    store.vectors.drop(name)

@@ -112,10 +112,13 @@ class Vectors(Protocol):
         limit: int,
         where: Filter | None,
         terms: Terms | None = None,
+        besides: Sequence[UUID] | None = None,
     ) -> list[Hit]:
         """Return the best points, best first: by vector, by terms, or by both where both are given.
 
-        Shape of ``query``: (dim,). Terms are for collections that keep them.
+        Shape of ``query``: (dim,). Terms are for collections that keep them. With ``besides`` the
+        filter is asked of points with payload alone, and these points pass too: a filter by the id
+        cannot tell which points without payload do.
 
         Raises:
             VectorInvalid: the query has another dimension, is not finite or has no direction.

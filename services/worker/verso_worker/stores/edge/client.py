@@ -29,8 +29,10 @@ from verso_worker.records.points import (
     Sizes,
     Terms,
     check_name,
+    pack_ids,
     packed,
     stacked,
+    unpack_ids,
 )
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.stores.bm25 import pack_terms, unpack_terms
@@ -210,6 +212,7 @@ class EdgeVectors:
         limit: int,
         where: Filter | None,
         terms: Terms | None = None,
+        besides: Sequence[UUID] | None = None,
     ) -> list[Hit]:
         """Return the best points, best first, by vector, by terms, or by both if both are given."""
         sizes, blobs = pack_terms([] if terms is None else [terms])
@@ -218,9 +221,10 @@ class EdgeVectors:
             "limit": limit,
             "where": _dumped(where),
             "terms": None if terms is None else sizes,
+            "besides": besides is not None,
         }
         vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
-        reply, _ = self._client.call("search", header, [vector, *blobs])
+        reply, _ = self._client.call("search", header, [vector, pack_ids(besides or ()), *blobs])
         scale = None if reply["scale"] is None else Scale(**reply["scale"])
         return [
             Hit(UUID(hex=point), score, payload, cosine, weight, scale)
@@ -237,7 +241,7 @@ class EdgeVectors:
             "dim": rows.shape[1],
         }
         reply, blobs = self._client.call("neighbours", header, [little.tobytes()])
-        ids = [UUID(bytes=blobs[0][at : at + 16]) for at in range(0, len(blobs[0]), 16)]
+        ids = unpack_ids(blobs[0])
         ends = list(accumulate(reply["counts"], initial=0))
         return [ids[start:end] for start, end in pairwise(ends)]
 

@@ -282,11 +282,18 @@ class EdgeCollection:
         return [(uuid(record.id), unpacked(record.payload)) for record in records]
 
     def search(
-        self, query: Vector | None, *, terms: Terms | None, limit: int, where: Filter | None
+        self,
+        query: Vector | None,
+        *,
+        terms: Terms | None,
+        limit: int,
+        where: Filter | None,
+        besides: Sequence[UUID] | None = None,
     ) -> list[Hit]:
         """Return the best points, best first: by vector, by terms, or by both where both are given.
 
-        Shape of ``query``: (dim,).
+        Shape of ``query``: (dim,). ``besides``: see
+        :meth:`verso_worker.rules.ports.stores.Vectors.search`.
 
         Raises:
             VectorInvalid: the query has another dimension or no direction.
@@ -296,7 +303,7 @@ class EdgeCollection:
         if passing is False or (unit is None and not terms):
             return []
         self._fields.note(passing)
-        chosen = filter_of(passing)
+        chosen = filter_of(passing, besides=besides)
         if unit is None:
             assert terms is not None
             with self._shard.using() as edge:

@@ -43,7 +43,14 @@ from verso_core.interpreter import end_at_once
 from verso_core.jobs import Filter, IndexKind, Precision
 from verso_worker.ipc.child import refuse
 from verso_worker.ipc.server import Handler, Server
-from verso_worker.records.points import TERM_BYTES, Placed, check_name, unknown
+from verso_worker.records.points import (
+    TERM_BYTES,
+    Placed,
+    check_name,
+    pack_ids,
+    unknown,
+    unpack_ids,
+)
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import pack_terms, unpack_terms
 from verso_worker.stores.edge.collection import EdgeCollection
@@ -266,9 +273,13 @@ class Shard:
     def _search(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         query = np.frombuffer(blobs[0], "<f4") if blobs[0] else None
         sizes = header["terms"]
-        terms = None if sizes is None else unpack_terms(sizes, blobs[1:])[0]
+        terms = None if sizes is None else unpack_terms(sizes, blobs[2:])[0]
         hits = self._collection(header).search(
-            query, terms=terms, limit=header["limit"], where=_filter(header)
+            query,
+            terms=terms,
+            limit=header["limit"],
+            where=_filter(header),
+            besides=unpack_ids(blobs[1]) if header["besides"] else None,
         )
         rows = [[hit.id.hex, hit.score, hit.payload, hit.cosine, hit.weight] for hit in hits]
         scale = hits[0].scale if hits else None
@@ -277,7 +288,7 @@ class Shard:
     def _neighbours(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         rows = np.frombuffer(blobs[0], header["dtype"]).reshape(-1, int(header["dim"]))
         found = self._collection(header).neighbours(rows, limit=header["limit"])
-        ids = b"".join(point.bytes for one in found for point in one)
+        ids = pack_ids(point for one in found for point in one)
         return {"counts": [len(one) for one in found]}, [ids]
 
     def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:

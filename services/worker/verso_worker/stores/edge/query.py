@@ -8,7 +8,7 @@ from uuid import UUID
 
 import qdrant_edge as qdrant
 
-from verso_core.jobs.filters.nodes import Node, Within
+from verso_core.jobs.filters.nodes import ID, AllOf, Exists, Node, Within
 from verso_worker.records.points import DENSE, TERMS, Candidates, Terms
 from verso_worker.records.space import Space, Vector
 from verso_worker.stores.filters import Translator
@@ -111,12 +111,21 @@ class _Language:
 _TRANSLATOR = Translator(_Language())
 
 
-def filter_of(node: Node | bool) -> qdrant.Filter | None:
+def filter_of(node: Node | bool, *, besides: Sequence[UUID] | None = None) -> qdrant.Filter | None:
     """Return the filter that passes points of which ``node`` holds; None passes all.
 
     That no point passes is for the caller to know: the engine has no word for it.
+
+    Args:
+        node: the filter.
+        besides: with them it is asked of points with payload alone, and these pass too.
     """
-    return None if isinstance(node, bool) else qdrant.Filter(must=[_TRANSLATOR.condition(node)])
+    if isinstance(node, bool):
+        return None
+    if besides is None:
+        return qdrant.Filter(must=[_TRANSLATOR.condition(node)])
+    held = _TRANSLATOR.condition(AllOf((node, Exists(ID))))
+    return qdrant.Filter(should=[held, qdrant.HasIdCondition(set(besides))])
 
 
 def uuid(point: qdrant.PointId) -> UUID:

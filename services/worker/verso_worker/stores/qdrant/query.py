@@ -15,7 +15,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import IndexKind, Precision
-from verso_core.jobs.filters.nodes import Node, Within
+from verso_core.jobs.filters.nodes import ID, AllOf, Exists, Node, Within
 from verso_worker.records.points import (
     DENSE,
     NO_TERMS,
@@ -174,12 +174,21 @@ class _Language:
 _TRANSLATOR = Translator(_Language())
 
 
-def filter_of(node: Node | bool) -> models.Filter | None:
+def filter_of(node: Node | bool, *, besides: Sequence[UUID] | None = None) -> models.Filter | None:
     """Return the filter that passes points of which ``node`` holds; None passes all.
 
     That no point passes is for the caller to know: the server has no word for it.
+
+    Args:
+        node: the filter.
+        besides: with them it is asked of points with payload alone, and these pass too.
     """
-    return None if isinstance(node, bool) else models.Filter(must=[_TRANSLATOR.condition(node)])
+    if isinstance(node, bool):
+        return None
+    if besides is None:
+        return models.Filter(must=[_TRANSLATOR.condition(node)])
+    held = _TRANSLATOR.condition(AllOf((node, Exists(ID))))
+    return models.Filter(should=[held, _only(besides)])
 
 
 def _breadth(limit: int) -> models.SearchParams:

@@ -258,6 +258,7 @@ class QdrantVectors:
         limit: int,
         where: Filter | None,
         terms: Terms | None = None,
+        besides: Sequence[UUID] | None = None,
     ) -> list[Hit]:
         """Return the best points, best first, by vector, by terms, or by both if both are given."""
         passing = node_of(where)
@@ -270,7 +271,7 @@ class QdrantVectors:
                 self._client,
                 self._prefix + name,
                 space=space,
-                where=filter_of(passing),
+                where=filter_of(passing, besides=besides),
                 consistency=self._consistency,
             )
             if unit is None:
