@@ -21,7 +21,6 @@ Any number of threads may read. One thread at a time writes: the committer's.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +58,7 @@ from verso_worker.stores.edge.settings import (
     ENGINE_NAME,
     SCHEMAS,
     Description,
+    clear,
     engine_config,
     part_of,
     read_description,
@@ -68,6 +68,7 @@ from verso_worker.stores.edge.shard import Info, OpenShard
 from verso_worker.stores.edge.words import WORDS_NAME, Words, Writers, opened
 from verso_worker.stores.filters import node_of
 
+_FOLDERS = (ENGINE_NAME, WORDS_NAME)
 _SAMPLE = 1000  # points of which it is asked whether they have a payload
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
@@ -111,7 +112,7 @@ class EdgeCollection:
         self._planned = described.planned
         self._sparse = self.settings.terms and described.sparse
         if self._planned is not None:
-            _clear(folder)
+            clear(folder, _FOLDERS)
         self._shard = OpenShard(folder / ENGINE_NAME, folder.name, made=self._planned is None)
         self._lexical = NoTerms(self.space) if self._planned is not None else self._opened_terms()
         self._graph = self._has_graph()
@@ -202,7 +203,7 @@ class EdgeCollection:
 
     def _make_files(self, planned: Mapping[str, IndexKind]) -> None:
         """Make and open the engine's files; until a flush the folder does not count on them."""
-        _clear(self._folder)
+        clear(self._folder, _FOLDERS)
         place = self._folder / ENGINE_NAME
         place.mkdir()
         edge = qdrant.EdgeShard.create(str(place), engine_config(self.space))
@@ -292,8 +293,7 @@ class EdgeCollection:
     ) -> list[Hit]:
         """Return the best points, best first: by vector, by terms, or by both where both are given.
 
-        Shape of ``query``: (dim,). ``besides``: see
-        :meth:`verso_worker.rules.ports.stores.Vectors.search`.
+        Shape of ``query``: (dim,). ``besides``: as in ``rules.ports.stores.Vectors``.
 
         Raises:
             VectorInvalid: the query has another dimension or no direction.
@@ -495,12 +495,3 @@ class EdgeCollection:
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
         return files.used_bytes(self._folder)
-
-
-def _clear(folder: Path) -> None:
-    """Remove what the making of files has left in the folder of an empty collection."""
-    for path in folder.glob(".*"):
-        path.unlink()
-    for name in (ENGINE_NAME, WORDS_NAME):
-        if (folder / name).exists():
-            shutil.rmtree(folder / name)

@@ -16,7 +16,8 @@ others the files must be there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,20 @@ def read_description(folder: Path) -> Description:
         return Description(Settings(space, terms=terms), None, sparse=number == _FORMAT_TERMS)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise VectorsUnavailable(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
+
+
+def clear(folder: Path, names: Iterable[str]) -> None:
+    """Remove what the making of files has left in the folder of an empty collection.
+
+    Args:
+        folder: the collection's.
+        names: folders in it that hold the files of points.
+    """
+    for path in folder.glob(".*"):
+        path.unlink()
+    for name in names:
+        if (folder / name).exists():
+            shutil.rmtree(folder / name)
 
 
 def part_of(folder: str) -> str:
