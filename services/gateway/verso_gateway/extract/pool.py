@@ -101,10 +101,10 @@ class Extractors:
             async with asyncio.timeout(self._bounds.seconds + _START_S):
                 header, body = await process.exchange(file)
         except (TimeoutError, asyncio.IncompleteReadError, OSError) as exc:
-            process.kill()
+            await process.end()
             raise _Ended from exc
         except BaseException:  # a caller that has gone: what comes is not the next one's
-            process.kill()
+            await process.end()
             raise
         self._rest(process)
         if "error" in header:
@@ -192,7 +192,7 @@ class _Process:
             self._process.kill()
 
     async def end(self) -> None:
-        """End it, and return when it has."""
+        """End it, and return when it has and its pipes are closed."""
         self.keep()
         self.kill()
-        await self._process.wait()
+        await self._process.communicate()
