@@ -123,14 +123,8 @@ async def _ask(url: str, dispatcher: Dispatcher, path: str, *bodies: object) -> 
                 asyncio.create_task(client.post(path, json=body, headers=headers))
                 for body in bodies
             ]
-            ledger = dispatcher._sources[0].ledger
-            while not any(one.done() for one in asked):
-                depths = await asyncio.to_thread(ledger.maintenance.depths)
-                if sum(depth.queued for depth in depths.values()) == len(bodies):
-                    break
-                await asyncio.sleep(0.05)
             while not all(one.done() for one in asked):
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.3)
                 for queue in (Queue.INTERACTIVE, Queue.BULK):
                     await asyncio.to_thread(dispatcher.run_queue, queue)
             assert {one.result().status_code for one in asked} <= {200, 201, 202}
