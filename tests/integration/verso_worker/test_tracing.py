@@ -112,6 +112,11 @@ def dispatcher(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         yield Bench(ledger, pipeline, vectors).dispatcher
 
 
+def _queued(ledger: Ledger) -> int:
+    depths = ledger.maintenance.depths()
+    return sum(depths[queue].queued for queue in (Queue.INTERACTIVE, Queue.BULK))
+
+
 async def _ask(url: str, dispatcher: Dispatcher, path: str, *bodies: object) -> None:
     """Post all bodies at once, and let the dispatcher work when the ledger has them."""
     app = create_app(Settings(redis_url=url, broker_url=url.removesuffix("/0") + "/1"))
@@ -123,10 +128,17 @@ async def _ask(url: str, dispatcher: Dispatcher, path: str, *bodies: object) -> 
                 asyncio.create_task(client.post(path, json=body, headers=headers))
                 for body in bodies
             ]
-            while not all(one.done() for one in asked):
-                await asyncio.sleep(0.3)
+            ledger = dispatcher._sources[0].ledger
+            while True:  # a request without ``Prefer`` is answered as soon as its job is queued
+                if await asyncio.to_thread(_queued, ledger) == len(bodies):
+                    break
+                await asyncio.sleep(0.05)
+            while (
+                not all(one.done() for one in asked) or await asyncio.to_thread(_queued, ledger) > 0
+            ):
                 for queue in (Queue.INTERACTIVE, Queue.BULK):
                     await asyncio.to_thread(dispatcher.run_queue, queue)
+                await asyncio.sleep(0.05)
             assert {one.result().status_code for one in asked} <= {200, 201, 202}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from studies.quality import intents, selection, sets, similarity
+from studies.intents.report import IntentReport, intent_report
+from studies.quality import selection, sets, similarity
 from studies.quality.classification import Bench, LogReport, log_report
-from studies.quality.intents import IntentReport
 from verso_core import heads, registry
 from verso_training.heads import shipping
 from verso_training.heads.shipping import machine
@@ -26,7 +26,7 @@ def page(bench: Bench, *, models: Path, command: str) -> str:
     """Measure everything and write the page."""
     logs = [log_report(bench, sets.logs(bench.data, name)) for name in sets.LOG_SETS]
     ends = log_report(bench, sets.logs_ends(bench.data, "logs_rinstall"))
-    scope = intents.intent_report(bench)
+    scope = intent_report(bench)
     stsb = {part: similarity.stored_cosine(bench, part) for part in ("dev", "test")}
     cosine = selection.values(similarity.ranked_by_cosine(bench))
     shipped = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studies.quality import precisions
-from studies.quality.precisions import BASE, OTHER
+from studies.documents import precisions
+from studies.documents.precisions import BASE, OTHER
 from verso_training.heads.confidence import Decided
 
 GOLD = np.array([0, 0, 1, 1, 0, 1], np.int64)
