@@ -29,7 +29,7 @@ from verso_core.texts import Scalar
 from verso_gateway import responses, views
 from verso_gateway.context import context_of
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import left_out
+from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
 
 

@@ -39,7 +39,7 @@ from verso_gateway import responses
 from verso_gateway.access import caller_of
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import left_out
+from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
 
 _SUMS = (

@@ -33,7 +33,8 @@ from verso_core.jobs.search import DENSE_SHARE, Found, Hit, Hits, Scale, Words
 from verso_gateway import responses
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import left_out, statement_id
+from verso_gateway.partitions.logs.spans import statement_id
+from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
 
 M = TypeVar("M", bound=OpenModel)

@@ -31,7 +31,7 @@ from verso_gateway.context import context_of
 from verso_gateway.headers import STRICT
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import documents as partitioned
-from verso_gateway.partitions.logs.spans import left_out
+from verso_gateway.partitions.missing import left_out
 from verso_gateway.partitions.scatter import check_no_webhook, names_of
 from verso_ledger import NewJob
 

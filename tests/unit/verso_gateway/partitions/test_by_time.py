@@ -34,7 +34,7 @@ from verso_core.jobs.log_views import (
 )
 from verso_core.jobs.search import Explanation, Hit, Hits, StatementLine
 from verso_gateway.feed.batch import Batch, StreamLines
-from verso_gateway.partitions import scatter, search, writing
+from verso_gateway.partitions import missing, scatter, search, writing
 from verso_gateway.partitions.logs import spans, views
 from verso_ledger.ledgers import rolled
 
@@ -206,16 +206,16 @@ def test_an_answer_names_what_it_leaves_out_or_is_refused() -> None:
         preferring("handling=lenient"),
     )
     named = {"missing_partitions": ("logs.1",)}
-    assert spans.left_out(either, there) == named
-    assert spans.left_out(either, there, end_ns=15_000_000_000) == named
-    assert spans.left_out(lenient, there, handling="strict") == named
+    assert missing.left_out(either, there) == named
+    assert missing.left_out(either, there, end_ns=15_000_000_000) == named
+    assert missing.left_out(lenient, there, handling="strict") == named
     for request, handling in ((strict, "lenient"), (either, "strict")):
         with pytest.raises(PartitionMissing, match=r"logs\.1"):
-            spans.left_out(request, there, handling=handling)
-    assert spans.left_out(strict, there, end_ns=9_000_000_000) == {}
-    assert spans.left_out(strict, there, start_ns=30_000_000_000) == {}
-    assert spans.left_out(strict, parted(state(0, 1))) == {}
-    assert spans.left_out(strict, collection("docs")) == {}
+            missing.left_out(request, there, handling=handling)
+    assert missing.left_out(strict, there, end_ns=9_000_000_000) == {}
+    assert missing.left_out(strict, there, start_ns=30_000_000_000) == {}
+    assert missing.left_out(strict, parted(state(0, 1))) == {}
+    assert missing.left_out(strict, collection("docs")) == {}
 
 
 def test_what_takes_lines_next_and_took_them_before() -> None:

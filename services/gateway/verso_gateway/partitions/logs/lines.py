@@ -18,7 +18,8 @@ from verso_core.jobs.lines import (
     read_cursor,
 )
 from verso_gateway import headers, responses
-from verso_gateway.partitions.logs.spans import left_out, numbers_in, template_of
+from verso_gateway.partitions.logs.spans import numbers_in, template_of
+from verso_gateway.partitions.missing import left_out
 from verso_gateway.partitions.scatter import check_there
 
 

@@ -29,7 +29,8 @@ from verso_core.jobs.log_views import (
 )
 from verso_gateway import responses
 from verso_gateway.partitions import scatter
-from verso_gateway.partitions.logs.spans import left_out, numbers_in, statement_id, template_of
+from verso_gateway.partitions.logs.spans import numbers_in, statement_id, template_of
+from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
 
 _ALL = 1_000_000
