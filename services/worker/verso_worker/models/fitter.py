@@ -41,19 +41,22 @@ class FitProcess:
             Cancelled: raised by ``on_progress``; the process is ended.
             ArtifactInvalid: a golden sample does not decode to its text.
         """
-        with tempfile.TemporaryDirectory(prefix="verso-fit-") as folder:
-            request, reply = Path(folder) / "request", Path(folder) / "reply"
-            request.write_bytes(fitting.pack_request(self.folder(codec), wanted))
-            argv = [sys.executable, "-m", fitting.__name__, str(request), str(reply)]
-            process = subprocess.Popen(tethered(argv), stdin=subprocess.DEVNULL)
+        # files without a name: a worker that is killed leaves no texts behind
+        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as reply:
+            request.write(fitting.pack_request(self.folder(codec), wanted))
+            request.seek(0)
+            files = (request.fileno(), reply.fileno())
+            argv = [sys.executable, "-m", fitting.__name__, *map(str, files)]
+            process = subprocess.Popen(tethered(argv), stdin=subprocess.DEVNULL, pass_fds=files)
             try:
                 self._await(process, on_progress)
             finally:
                 process.kill()
                 process.wait()
-            if not reply.exists():
+            if process.returncode:
                 raise EngineUnavailable(f"the fit ended without a result ({status(process)})")
-            return fitting.read_reply(reply.read_bytes())
+            reply.seek(0)
+            return fitting.read_reply(reply.read())
 
     def _await(self, process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
         began = time.monotonic()

@@ -1,17 +1,18 @@
 """Fit tables in a process of its own: ``python -m verso_worker.records.fitting REQUEST REPLY``.
 
 The process runs at low priority, so a request comes first, and its memory, some hundred megabytes,
-goes back to the machine when it ends. Request and reply are files with a frame each.
+goes back to the machine when it ends. Request and reply are descriptors of files, a frame in each.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from verso_core import files, frame, manifest
+from verso_core import frame, manifest
 from verso_core.errors import VersoError, error_body, from_body
 from verso_core.interpreter import end_at_once, lower_priority
 from verso_core.jobs import CodecPolicy
@@ -23,17 +24,17 @@ from verso_worker.records.outputs import Trial, Wanted
 _NICE = 10  # at 19 it gets no time where requests take all cores
 
 
-def main(request: Path, reply: Path) -> None:
+def main(request: BinaryIO, reply: BinaryIO) -> None:
     """Fit what a request names, and write the result or the error."""
     lower_priority(_NICE)
-    folder, wanted = _read_request(request.read_bytes())
+    folder, wanted = _read_request(request.read())
     began = time.process_time()
     try:
         trial = fit(wanted, ngram_tables(manifest.load(folder)))
     except VersoError as error:
-        files.replace(reply, frame.pack({"error": error_body(error)}))
+        reply.write(frame.pack({"error": error_body(error)}))
         return
-    files.replace(reply, pack_reply(trial, seconds=time.process_time() - began))
+    reply.write(pack_reply(trial, seconds=time.process_time() - began))
 
 
 def pack_request(folder: Path, wanted: Wanted) -> bytes:
@@ -64,13 +65,8 @@ def _read_request(data: bytes) -> tuple[Path, Wanted]:
 
 def pack_reply(trial: Trial, *, seconds: float) -> bytes:
     """Write a reply; ``seconds`` of the processor were spent."""
-    header: dict[str, Any] = {
-        "held_out": trial.held_out,
-        "before": trial.before,
-        "after": trial.after,
-        "size_bytes": trial.size_bytes,
-        "seconds": seconds,
-    }
+    names = ("held_out", "before", "after", "size_bytes")
+    header: dict[str, Any] = {name: getattr(trial, name) for name in names} | {"seconds": seconds}
     return frame.pack(header, [] if trial.packed is None else [trial.packed])
 
 
@@ -89,4 +85,5 @@ def read_reply(data: bytes) -> tuple[Trial, float]:
 
 if __name__ == "__main__":
     end_at_once()
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    with os.fdopen(int(sys.argv[1]), "rb") as asked, os.fdopen(int(sys.argv[2]), "wb") as replied:
+        main(asked, replied)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -276,15 +278,24 @@ def test_a_killed_fit_is_done_again(fits: Fits) -> None:
     assert fits.reads(texts)
 
 
-def test_a_fit_that_takes_too_long_is_ended(fits: Fits) -> None:
+def test_a_fit_that_takes_too_long_is_ended_and_leaves_no_text_in_a_file(
+    fits: Fits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     fitter = FitProcess(
         fits.pipeline._management.fit.models.folder,  # type: ignore[attr-defined]
         limit_s=0.0,
     )
     wanted = Wanted([b"a"] * 300, [(Codec.RAW, 1)] * 300, 300, fits.collection.codec_policy)
+    named: list[Path] = []
+
+    def look(*_: object) -> None:
+        named.extend(tmp_path.iterdir())
+
     with pytest.raises(EngineUnavailable, match="longer than"):
-        fitter.fit(fits.collection.artifacts[0], wanted, lambda *_: None)
+        fitter.fit(fits.collection.artifacts[0], wanted, look)
     assert not _children()
+    assert not named
 
 
 def _children() -> list[psutil.Process]:
