@@ -47,6 +47,7 @@ def _rounds(rows: Sequence[Row]) -> list[Row]:
 
 def _head(rows: Sequence[Row]) -> Iterator[str]:
     faults = sum(row["faults"] for row in _rounds(rows))
+    faults += sum(row["failovers"] for row in _of(rows, "failovers") if row["passed"])
     cuts = sum(row["cuts"] for row in rows if "cuts" in row and row["passed"])
     lines = sum(row["lines"]["acknowledged"] for row in _rounds(rows))
     yield "# The long proof"
@@ -68,7 +69,7 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
     yield "| | |"
     yield "|---|---:|"
     for name, count in {
-        "faults": sum(row["faults"] for row in rounds),
+        "faults of a platform under load": sum(row["faults"] for row in rounds),
         "processes killed in them": sum(row["kills"] for row in rounds),
         "jobs": sum(row["jobs"] for row in rounds),
         "documents acknowledged": sum(row["documents"] for row in rounds),
@@ -80,6 +81,9 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
         "lines doubled": sum(row["lines"]["doubled"] for row in rounds),
         "lines read that are other than what was sent": sum(
             row["lines"]["unknown"] for row in rounds
+        ),
+        "failovers of a ledger, of them in runs that failed": _failed(
+            _of(rows, "failovers"), "failovers"
         ),
         "power cuts of a whole platform, of them in runs that failed": _failed(cuts, "cuts"),
         "power cuts of one store, of them in runs that failed": _failed(stores, "cuts"),
@@ -123,17 +127,25 @@ def _growth(rows: Sequence[Row]) -> Iterator[str]:
     rounds = [row for row in _rounds(rows) if len(row["samples"]) > 1]
     yield "## Memory and disk"
     yield ""
-    yield "Of the round with most lines, MiB: resident memory of each part, and the data folder."
+    yield "MiB: resident memory of each part, and the data folder."
     yield ""
     if not rounds:
         return
-    samples = max(rounds, key=lambda row: int(row["lines"]["acknowledged"]))["samples"]
-    shown = samples[:: max(1, len(samples) // 8)]
+    most = max(rounds, key=lambda row: int(row["lines"]["acknowledged"]))
+    longest = max(rounds, key=lambda row: float(row["minutes"]))
+    yield from _samples(f"The round with most lines, seed {most['seed']}", most)
+    yield from _samples(f"The longest round, seed {longest['seed']}", longest)
+
+
+def _samples(about: str, row: Row) -> Iterator[str]:
+    samples = row["samples"]
+    yield f"{about}:"
+    yield ""
     names = [name for name in samples[0] if name != "s"]
     yield "| minute | " + " | ".join(_short(name) for name in names) + " |"
     yield "|---:|" + "---:|" * len(names)
-    for row in shown:
-        yield f"| {row['s'] / 60:.1f} | " + " | ".join(f"{row[name]:.0f}" for name in names) + " |"
+    for one in samples[:: max(1, len(samples) // 8)]:
+        yield f"| {one['s'] / 60:.1f} | " + " | ".join(f"{one[name]:.0f}" for name in names) + " |"
     yield ""
 
 
@@ -162,6 +174,12 @@ def _runs(rows: Sequence[Row]) -> Iterator[str]:
 def _what(row: Row) -> str:
     if row["part"] == "simulation":
         return str(row["wrong"] or f"{row['steps']:,} steps").replace("\n", " ")[:200]
+    if row["part"] == "failovers" and row["passed"]:
+        return (
+            f"{row['killed']} primaries killed, {row['hung']} hung, {row['acknowledged']:,} jobs, "
+            f"{row['lost']} lost, {row['doubled']} doubled; {row['median_s']} s until the next "
+            f"acknowledgement in the median, {row['longest_s']} at most"
+        )
     if "lines" in row:
         lines = row["lines"]["acknowledged"]
         return f"{row['faults']} faults, {row['documents']:,} documents, {lines:,} lines"

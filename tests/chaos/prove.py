@@ -8,6 +8,7 @@
 4. Power cuts under a whole platform (``test_power_cut.py``) and under each store alone
    (``test_store_cuts.py``), and a broken network before the ledger (``test_broken_network.py``),
    as pytest runs them.
+5. Failovers of a ledger with two replicas (:mod:`tests.chaos.failovers`).
 
 Each part that has ended is a row of ``docs/research/proof.json``; the page beside it is made of all
 rows. A run that is stopped loses the part it was in; the next one goes on with new seeds.
@@ -48,21 +49,21 @@ _SHARE = 0.7
 """Of the time, after which no new round begins: power cuts and the network come then."""
 _SIMULATED = 0.1
 _LINES_MINUTES = 60.0
-PARTS = ("simulation", "faults", "lines", "cuts", "stores", "network")
+PARTS = ("simulation", "faults", "lines", "cuts", "stores", "network", "failovers")
 
 
 class Results:
     """The rows of all runs, on disk after each."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, first_seed: int = 1) -> None:
+        self._path, self._first_seed = path, first_seed
         self.rows: list[dict[str, Any]] = []
         if path.exists():
             self.rows = json.loads(path.read_text(encoding="utf-8"))
 
     def seed(self) -> int:
         """Return a seed that no part had."""
-        return max((row["seed"] for row in self.rows), default=0) + 1
+        return max(self._first_seed - 1, *(row["seed"] for row in self.rows), 0) + 1
 
     def add(self, part: str, seed: int, found: dict[str, Any]) -> None:
         """Keep the row of a part that has ended, and write the page."""
@@ -122,6 +123,18 @@ def pytest_part(file: str, **settings: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def fail_over(count: int) -> dict[str, Any]:
+    """Let replicas of a ledger take over, some times; return what was kept and lost."""
+    started = time.monotonic()
+    done = _python("-m", "tests.chaos.failovers", "--count", str(count))
+    said = done.stdout.strip().splitlines()[-1:] or ["nothing"]
+    found = json.loads(said[0]) if said[0].startswith("{") else {"failovers": count}
+    return found | {
+        "passed": done.returncode == 0, "said": said[0],
+        "minutes": round((time.monotonic() - started) / 60, 1),
+    }  # fmt: skip
+
+
 def _python(*argv: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *argv], cwd=ROOT, env=os.environ | settings, check=False,
@@ -166,6 +179,8 @@ def prove(results: Results, given: argparse.Namespace, artifact: Path) -> None:
     if "network" in given.parts:
         found = pytest_part("test_broken_network.py", NETWORK_ROUNDS=str(turns))
         results.add("ledger network", results.seed(), found | {"faults": 3 * turns})
+    if "failovers" in given.parts:
+        results.add("failovers", results.seed(), fail_over(given.failovers))
 
 
 @contextlib.contextmanager
@@ -198,9 +213,11 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=10_000_000, help="of the part of that name")
     parser.add_argument("--cuts", type=int, default=350, help="under each store")
     parser.add_argument("--artifact", type=Path, default=None, help="default: the stable one")
+    parser.add_argument("--failovers", type=int, default=50, help="of the part of that name")
+    parser.add_argument("--seed", type=int, default=1, help="the least: for runs side by side")
     parser.add_argument("--out", type=Path, default=ROWS, help="rows of all runs, JSON")
     given = parser.parse_args()
-    results = Results(given.out)
+    results = Results(given.out, given.seed)
     before = len(results.rows)
     with contextlib.suppress(KeyboardInterrupt):
         prove(results, given, given.artifact or find_artifact())

@@ -115,12 +115,12 @@ def take_in(client: Client, numbers: range) -> None:
         raise SystemExit(f"{len(report.failed)} documents were refused: {report.failed[0]}")
 
 
-def read_back(client: Client, count: int) -> dict[str, int]:
+def read_back(client: Client, count: int, *, collection: str = COLLECTION) -> dict[str, int]:
     """Read every document and compare it."""
     found = {"documents": count, "exact": 0, "lost": 0, "wrong": 0}
     for start in range(0, count, 64):
         numbers = range(start, min(start + 64, count))
-        texts = client.reconstruct([str(number) for number in numbers], collection=COLLECTION)
+        texts = client.reconstruct([str(number) for number in numbers], collection=collection)
         for number, text in zip(numbers, texts, strict=True):
             right = text.error is None and text.data == text_of(number)
             found["exact" if right else "lost" if text.error else "wrong"] += 1

@@ -1,7 +1,7 @@
-"""The check of a cluster asks kubectl for what it says, and sees a document that is lost.
+"""The check of a cluster asks kubectl for what it says.
 
-A stand-in writes down its arguments and forwards the gateway's port to a platform's address: no
-cluster is at hand here, so nothing but the arguments is tested.
+A stand-in writes down its arguments: no cluster is at hand here. The rest of the check has a test
+on a platform (``tests/e2e/test_check_cluster.py``).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def test_rows_of_several_runs_add_up(tmp_path: Path) -> None:
     assert [row["seed"] for row in Results(path).rows] == [1, 2]
     written = path.with_suffix(".md").read_text(encoding="utf-8")
     assert written == page(Results(path).rows)
-    assert "| faults | 8 |" in written
+    assert "| faults of a platform under load | 8 |" in written
     assert "| lines acknowledged | 1,600 |" in written
     assert "| kill vector store | 4 | 2.0 | 3.0 |" in written
     assert "| kill ledger | 2 | 4.0 | 4.0 |" in written
