@@ -63,7 +63,7 @@ class Results:
 
     def seed(self) -> int:
         """Return a seed that no part had."""
-        return max(self._first_seed - 1, *(row["seed"] for row in self.rows), 0) + 1
+        return max([self._first_seed, *(int(row["seed"]) + 1 for row in self.rows)])
 
     def add(self, part: str, seed: int, found: dict[str, Any]) -> None:
         """Keep the row of a part that has ended, and write the page."""
