@@ -48,8 +48,14 @@ def record_sets(
 
     The corpus' texts are from the test parts of those sets. Of a first part the last ``fit_bytes``
     are kept; None keeps all.
+
+    Raises:
+        ValueError: a name is of no set.
     """
-    for name, found in texts.corpus_by_kind().items():
+    corpus = texts.corpus_by_kind()
+    if strange := set(names or ()) - {*corpus, *_readers()}:
+        raise ValueError(f"expected names of sets, got {sorted(strange)}")
+    for name, found in corpus.items():
         if folder is None if names is None else name in names:
             yield RecordSet(name, found[0::2], found[1::2])
     for name, read in _readers().items():
