@@ -158,6 +158,8 @@ def _settings(found: Statistics | CollectionInfo) -> dict[str, str]:
     values: dict[str, object] = {name: getattr(found, name) for name in as_they_are}
     values |= {"auto_fit": found.auto_fit, "space": found.space, "dim": found.dim}
     values |= {"indexes": indexes or None, "days_kept": days, "created": created}
+    missing = ", ".join(found.missing_partitions)
+    values |= {"partitions": found.partitions, "missing_partitions": missing or None}
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
@@ -217,9 +219,8 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
     columns = ["precision", "text_policy", "search", "codec_policy", "dim", "created"]
     if any(one.kind is not CollectionKind.DOCUMENTS for one in found):
         columns.insert(0, "kind")
-    columns += [
-        name for name in ("indexes", "days_kept", "owner") if any(name in row for row in rows)
-    ]
+    of_few = ("indexes", "days_kept", "partitions", "missing_partitions", "owner")
+    columns += [name for name in of_few if any(name in row for row in rows)]
     table = Table("name", *(name.replace("_", " ") for name in columns))
     for one, row in zip(found, rows, strict=True):
         table.add_row(one.name, *(Text(row.get(name, "")) for name in columns))

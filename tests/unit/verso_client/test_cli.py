@@ -223,14 +223,17 @@ def test_collections_are_shown_with_what_is_set_of_them() -> None:
     plain = CollectionInfo(name="a", precision="int8", text_policy="patch", space="s", dim=4)
     bounded = plain.model_copy(update={"indexes": {"host": "keyword"}, "retention_days": 30.0})
     owned = bounded.model_copy(update={"kind": CollectionKind.LOGS, "owner": "ann"})
-    words = ("host=keyword", "days kept", "logs", "ann")
-    for found, shown in (([plain], 0), ([plain, bounded], 2), ([plain, bounded, owned], 4)):
+    parted = owned.model_copy(update={"partitions": 3, "missing_partitions": ("d.1",)})
+    words = ("host=keyword", "days kept", "logs", "ann", "partitions", "d.1")
+    for found, shown in (
+        ([plain], 0), ([plain, bounded], 2), ([plain, bounded, owned], 4), ([plain, parted], 6)
+    ):  # fmt: skip
         console = Console(width=200, record=True, file=io.StringIO())
         render.collections(console, found)
         text = console.export_text()
-        assert [word in text for word in words] == [True] * shown + [False] * (4 - shown)
+        assert [word in text for word in words] == [True] * shown + [False] * (6 - shown)
     console = Console(width=200, record=True, file=io.StringIO())
-    held = {name: value for name, value in owned if name in Statistics.model_fields}
+    held = {name: value for name, value in parted if name in Statistics.model_fields}
     render.statistics(console, Statistics(documents=1, bytes_text=2, **held))
     text = console.export_text()
     assert all(word in text for word in (*words, "int8", "patch"))
