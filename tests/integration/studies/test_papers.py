@@ -251,5 +251,19 @@ def test_a_byte_is_an_end_flag_and_eight_bits_the_highest_first() -> None:
     assert np.packbits(bits[:-1].reshape(-1, 9)[:, 1:], axis=1).tobytes() == text
 
 
+def test_a_study_in_full_is_trained_for_longer_on_all_rows(bench: Bench) -> None:
+    texts = [f"the {part} {number}" for part in ("worker", "queue") for number in range(4)]
+    rows = "".join(f"{one},{other},{len(one) % 5}\n" for one in texts for other in texts)
+    folder = bench.data / "sim_stsb"
+    folder.mkdir(parents=True)
+    (folder / "stsb-en-train.csv.xz").write_bytes(lzma.compress(rows.encode()))
+    (folder / "stsb-en-dev.csv").write_text(rows, encoding="utf-8")
+    full = dataclasses.replace(bench, full=True)
+    short, long = (pair_strategies.similarity(one) for one in (bench, full))
+    assert (short.epochs, long.epochs) == (1, 10)
+    assert bench.length("short", full="long") == "short"
+    assert full.length("short", full="long") == "long"
+
+
 def test_every_study_has_a_page() -> None:
     assert all(callable(study.page) for study in catalogue.STUDIES.values())

@@ -21,6 +21,11 @@ def test_without_an_accelerator_it_is_the_processor() -> None:
         assert device.fastest() == device.PROCESSOR
 
 
+def test_a_recipe_names_a_device_or_the_fastest() -> None:
+    assert device.named("cuda") == "cuda"
+    assert device.named(device.FASTEST) == device.fastest().type
+
+
 def test_batches_follow_their_module() -> None:
     module = nn.Linear(2, 2).to("meta")
     moved = device.batch_beside(module, Two(torch.ones(1), torch.ones(1)))

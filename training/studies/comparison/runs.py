@@ -20,6 +20,7 @@ from typing import Any
 
 from studies.comparison import texts
 from studies.comparison.arms import Arm
+from verso_training import device
 from verso_training.config import Recipe
 from verso_training.data import dataset
 from verso_training.data.sources import Split
@@ -126,6 +127,11 @@ def timed(start: Recipe, minutes: float | None) -> Recipe:
     if minutes is None:
         return start
     return replace(start, train=replace(start.train, minutes=minutes))
+
+
+def placed(start: Recipe) -> Recipe:
+    """Return the recipe on the fastest device."""
+    return replace(start, train=replace(start.train, device=device.fastest().type))
 
 
 def prepared(

@@ -2,7 +2,8 @@
 (Decodable Sentence-BERT, table 7.)
 
 - *fine-tuned*: all layers of the encoder with the published head, mean pooling and two layers, on a
-  text's first 128 tokens; so many epochs as fit two minutes of a core. The last one counts.
+  text's first 128 tokens; so many epochs as fit two minutes of a core, in full six. The last one
+  counts.
 - *decodable*: the same, trained together with self-generation (``decodable``), as many epochs.
 - *stored vector*: the head on int8 vectors of 256 tokens, encoder untouched, chosen on validation.
 - *words*: TF-IDF and logistic regression.
@@ -40,6 +41,7 @@ from verso_training.heads.rows import RowSplit
 
 STUDY = "classification"
 EPOCHS = {"logs_syzkaller": 3, "logs_defects4j": 1, "logs_rinstall": 1, "logs_rcheck": 1}
+_FULL_EPOCHS = 6
 MAX_TOKENS = 128
 SOFTMAX, SELF_GENERATION = 0.9, 0.8
 _RATES = Rates(6e-5, 8e-4)
@@ -104,7 +106,8 @@ def _tuned(bench: Bench, group: LabelledSet) -> Told:
         for split in (RowSplit.TRAIN, RowSplit.TEST)
     )
     losses = token_classifier.losses(module, _weights(group))
-    task = Task(group.name, module, shown, losses, len(labels_of(group)), EPOCHS[group.name])
+    epochs = _epochs(bench, group)
+    task = Task(group.name, module, shown, losses, len(labels_of(group)), epochs)
     steps.train(steps.one_task(task), rates=_RATES, seed=0, title=group.name)
     return signals.softmax(token_classifier.outputs(module, asked)[0]), _recovered(bench, group)
 
@@ -116,11 +119,15 @@ def _decodable(bench: Bench, group: LabelledSet) -> Told:
         _labelled(group, RowSplit.TRAIN),
         _labelled(group, RowSplit.TEST),
         even=_weights(group),
-        epochs=EPOCHS[group.name],
+        epochs=_epochs(bench, group),
         most_tokens=MAX_TOKENS,
         name=group.name,
     )
     return signals.softmax(found.logits), found.recovered
+
+
+def _epochs(bench: Bench, group: LabelledSet) -> int:
+    return bench.length(EPOCHS[group.name], full=_FULL_EPOCHS)
 
 
 def _labelled(group: LabelledSet, split: RowSplit) -> list[tuple[str, int]]:

@@ -10,7 +10,8 @@ ours stands, and c comes from the stored vector v, which is all that a record ke
 
 Both have one layer of gated units (GRU) and logits tied to the embedding, and are trained by
 teacher forcing as ``studies compare`` trains its arms: the same texts, vectors, batches, processor
-time and seed. Bits are of cross-entropy on held-out records; guesses are greedy.
+time and seed: a minute each, in full twenty. Bits are of cross-entropy on held-out records; guesses
+are greedy.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from verso_training.decoder.train import Run, Start, int8_scale, round_int8
 
 STUDY = "recurrent"
 MINUTES = 1.0
+_FULL_MINUTES = 20.0
 _GUESSES = 60
 _LONGEST = 48
 
@@ -129,9 +131,10 @@ ARMS: dict[str, Callable[[ModelConfig], Decoder]] = {
 }
 
 
-def run(bench: Bench, *, start: Recipe | None = None, minutes: float = MINUTES) -> Parts:
+def run(bench: Bench) -> Parts:
     """Train and measure the arms."""
-    start = runs.timed(start or config.load("compare"), minutes)
+    minutes = bench.length(MINUTES, full=_FULL_MINUTES)
+    start = runs.placed(runs.timed(config.load("compare"), minutes))
     work = bench.work / "papers" / STUDY
     prepared = _prepared(bench, start, folder=bench.work / "compared")
     kept = Kept(work)

@@ -5,7 +5,8 @@
 - *SQuAD alone*: a fine-tuned encoder of its own.
 
 Every task has a quarter of the training rows and the epochs of ``studies.tasks.strategies``, SQuAD
-a quarter of its questions and one epoch. The reader is the paper's: one linear layer on the tokens'
+a quarter of its questions and one epoch; in full all rows, and the epochs of the strategies in
+full. The reader is the paper's: one linear layer on the tokens'
 states, an answer wherever it scores higher than none; *tuned* has the threshold chosen on every
 second question of the dev articles. Every second question of the eval articles is reported. Nothing
 else is chosen.
@@ -78,7 +79,7 @@ def _trained(bench: Bench, name: str, names: Sequence[str]) -> StudyResult:
     tasks = [
         asked(bench, base, reads)
         if task == _QUESTIONS
-        else part_of(strategies.task_of(bench, base, bert, name=task, seed=0))
+        else part_of(strategies.task_of(bench, base, bert, name=task, seed=0), _share(bench))
         for task in names
     ]
     spent = steps.train(
@@ -94,9 +95,13 @@ def _trained(bench: Bench, name: str, names: Sequence[str]) -> StudyResult:
     return StudyResult(name, figures | strategies.figures(arrays), arrays, {name: spent})
 
 
-def part_of(task: Task) -> Task:
+def _share(bench: Bench) -> float:
+    return bench.length(SHARE, full=1.0)
+
+
+def part_of(task: Task, share: float) -> Task:
     """Return a task with a share of its examples, the same for every arm."""
-    count = round(SHARE * len(task.examples))
+    count = round(share * len(task.examples))
     return replace(task, examples=random.Random(0).sample(list(task.examples), count))
 
 
@@ -104,7 +109,7 @@ def asked(bench: Bench, base: Backbone, module: TunedReader) -> Task:
     """Return the task of SQuAD's training articles."""
     rows = squad.read(bench.data, Part.TRAIN)
     cut = questions.windows(
-        random.Random(0).sample(rows, round(SHARE * len(rows))),
+        random.Random(0).sample(rows, round(_share(bench) * len(rows))),
         base.tokenizer,
         max_tokens=_CONFIG.max_tokens,
         stride=_CONFIG.stride,

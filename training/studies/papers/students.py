@@ -9,8 +9,8 @@ of six layers with an adapter. For starts and ends alike
     L = (1 - w) CE + w T^2 KL( softmax(z_teacher / T) || softmax(z / T) ),
 
 T = 1.5 and w = 0.75; alone, w = 0. Both students make the same steps in the same order: one epoch
-of every fourth training question. The thesis tries six configurations, ours is one. Marks as in
-``readers``; *gain* is that of the four layers over the one.
+of every fourth training question, in full three of all. The thesis tries six configurations, ours
+is one. Marks as in ``readers``; *gain* is that of the four layers over the one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ STUDY = "students"
 LAYERS = (SpanLayers.VANILLA, SpanLayers.GELU_4_SKIP)
 _EVERY = 2
 _SHOWN = 4
-_MINED = 650
+_FULL_EPOCHS = 3
+_MINED = 2600
+"""Of all training questions."""
 _TOKENS_PER_STEP = 2048
 _RATES = Rates(1e-4, 8e-4)
 Teacher = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -147,10 +149,11 @@ def _student(bench: Bench, weight: float) -> Figures:
     recipe = load_recipe("qa").answer
     config = dataclasses.replace(recipe, beside=(), layers=SpanLayers.VANILLA)
     base = backbone.load(bench.artifact)
-    asked = squad.read(bench.data, Part.TRAIN)[::_SHOWN]
+    every = bench.length(_SHOWN, full=1)
+    asked = squad.read(bench.data, Part.TRAIN)[::every]
     shown = list(
         questions.windows(
-            [*asked, *questions.mined(asked, count=_MINED)],
+            [*asked, *questions.mined(asked, count=_MINED // every)],
             base.tokenizer,
             max_tokens=config.max_tokens,
             stride=config.stride,
@@ -166,7 +169,7 @@ def _student(bench: Bench, weight: float) -> Figures:
         shown,
         losses(module, teacher.only(layers), weight=weight),
         2,
-        1,
+        bench.length(1, full=_FULL_EPOCHS),
         tokens_per_step=_TOKENS_PER_STEP,
     )
     spent = steps.train(steps.one_task(task), rates=_RATES, seed=0, title=f"student {weight}")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from verso_training.heads.rows import RowSplit
 from verso_training.heads.vectors import Part
 
 Floats = NDArray[np.float32]
+_L = TypeVar("_L")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class Bench:
     data: Path
     artifact: Path
     work: Path
+    full: bool = False
+    """Whether studies train as long as the papers do, for a GPU, not for minutes of a core."""
+
+    def length(self, short: _L, *, full: _L) -> _L:
+        """Return one of two lengths of a training."""
+        return full if self.full else short
 
     def stored(self, group: LabelledSet, split: RowSplit) -> Floats:
         """The vectors of one split of a set."""

@@ -44,6 +44,7 @@ from verso_training.heads.token_classifier import TextTokens
 RANK, ALPHA = 16, 32.0
 MAX_TOKENS = 128
 EPOCHS = {"sentiment": 2, "duplicates": 1, "similarity": 3}
+FULL_EPOCHS = {"sentiment": 4, "duplicates": 3, "similarity": 6}
 _REPORTED = ("sentiment_dev", "duplicates_test", "similarity_dev")
 
 
@@ -146,7 +147,7 @@ def encoder_of(base: Backbone, strategy: Strategy) -> BertModel:
 def task_of(bench: Bench, base: Backbone, bert: BertModel, *, name: str, seed: int) -> Task:
     """A task on an encoder, which it may share with others."""
     torch.manual_seed(seed)
-    epochs = EPOCHS[name]
+    epochs = bench.length(EPOCHS[name], full=FULL_EPOCHS[name])
     if name == "sentiment":
         module = SequenceClassifier(bert, classes=sets.SENTIMENTS)
         losses = token_classifier.losses(module, torch.ones(sets.SENTIMENTS))

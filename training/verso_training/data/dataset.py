@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from verso_training import encoder
+from verso_training import device, encoder
 from verso_training.config import DataConfig, Recipe
 from verso_training.data import chunks
 from verso_training.data.sources import Chunk, Document, Split
@@ -142,7 +142,7 @@ def prepare(
         vectors = encoder.encode(
             *sentence_encoder,
             texts=[chunk.text for chunk in kept],
-            device=recipe.train.device,
+            device=device.named(recipe.train.device),
             bfloat16=recipe.train.bfloat16,
             progress=progress,
         )

@@ -159,13 +159,14 @@ class Run:
         )
         start = start or Start(Decoder(recipe.model), int8_scale(self.training.vectors))
         self.int8_scale = start.int8_scale
-        self.decoder = start.decoder.to(self.config.device).train()
+        self.device = device.named(self.config.device)
+        self.decoder = start.decoder.to(self.device).train()
         self.optimisers = optimisers(self.decoder, self.config)
         self.progress = Progress()
         if resume:
             self._restore()
         self.forward = self.decoder.teacher_forced
-        if self.config.compile:
+        if self.config.compile and self.device != device.PROCESSOR.type:
             self.forward = torch.compile(self.forward, dynamic=True)
         self._clock = clock
         self._began_s = clock() - self.progress.elapsed_s
@@ -236,7 +237,7 @@ class Run:
             self.progress.batch = 0
 
     def _step(self, batch: Batch, rate: float) -> float:
-        batch = batch.to(self.config.device)
+        batch = batch.to(self.device)
         vectors = disturb(
             batch.vectors,
             scale=self.int8_scale,
@@ -244,7 +245,7 @@ class Run:
             dropout=self.config.vector_dropout,
             precision=self.config.vector_precision,
         )
-        kind = torch.device(self.config.device).type
+        kind = torch.device(self.device).type
         with torch.autocast(kind, torch.bfloat16, enabled=self.config.bfloat16):
             loss = self._loss(self.forward(batch.tokens, vectors), batch.targets)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -283,7 +284,7 @@ class Run:
                 self.decoder,
                 self.validation,
                 as_met=as_met,
-                device=self.config.device,
+                device=self.device,
                 bfloat16=self.config.bfloat16,
             )
             row[name] = {source: asdict(q) for source, q in quality.items()}
@@ -310,6 +311,11 @@ def rate_share(config: TrainConfig, share: float, step: int) -> float:
     warm = min(1.0, (step + 1) / max(config.warmup_steps, 1))
     left = min(1.0, (1.0 - min(share, 1.0)) / config.decay_fraction)
     return warm * (_LAST_RATE + (1.0 - _LAST_RATE) * left)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a run folder has a checkpoint."""
+    return (folder / "state.pt").exists()
 
 
 def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:

@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from studies.comparison.runs import timed
+from studies.comparison.runs import placed, timed
 from studies.papers.joint import examples, measure
 from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
 from studies.papers.joint.run import JointRun, Models
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
 from verso_core import manifest
-from verso_training import config, device, encoder
+from verso_training import config, encoder
 from verso_training.artifact import tuning, weights
 from verso_training.config import Conditioning, Recipe
 from verso_training.data import chunks, dataset, sources
@@ -47,7 +47,7 @@ def run(
         arms: Which.
         load: Returns the encoder to start from, new at each call, and its tokenizer.
     """
-    recipe = recipe or _on(device.fastest().type, timed(config.load("joint"), minutes))
+    recipe = recipe or placed(timed(config.load("joint"), minutes))
     load = load or partial(encoder.load, encoder.shipped_folder())
     work = bench.work / "papers" / STUDY
     data = prepared(bench, recipe, load, folder=work / "data")
@@ -59,10 +59,6 @@ def run(
         )
         for arm in arms
     }
-
-
-def _on(device_type: str, recipe: Recipe) -> Recipe:
-    return replace(recipe, train=replace(recipe.train, device=device_type))
 
 
 def prepared(
