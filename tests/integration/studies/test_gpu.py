@@ -56,7 +56,7 @@ def places(tmp_path: Path) -> Places:
         _packed(data / f"logs_{name}" / "dev.jsonl.xz", rows[40:] if name == "rcheck" else [])
     for name in ("squad11", "squad2"):
         _packed(data / "qa_squad" / f"{name}_dev_shared.json.xz", [{"data": []}])
-    titles = {"train_11_only": [], "train": [], "dev": []}
+    titles: dict[str, list[str]] = {"train_11_only": [], "train": [], "dev": []}
     (data / "qa_squad" / "split_by_article.json").write_text(json.dumps(titles))
     recipe = tmp_path / "small.toml"
     recipe.write_text(MADE_UP + SMALL)

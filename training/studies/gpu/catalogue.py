@@ -8,6 +8,7 @@ from pathlib import Path
 
 TRAINING = "verso_training"
 STUDIES = "studies"
+SEGMENTS = "studies.benches.codecs.bench_segments"
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Places:
 _DATA = Step("gpu-data", TRAINING, "prepare --recipe {recipe} --data {data} --out {work}/gpu-data")
 
 
+_TABLES = Step(
+    "decoder-tables", TRAINING, "tables --recipe {recipe} --data {data} --out {work}/decoder-tables"
+)
+
+
 def _arm(conditioning: str) -> Step:
     return Step(
         f"conditioning-{conditioning}",
@@ -71,6 +77,30 @@ def _arm(conditioning: str) -> Step:
         figures=(f"conditioning-{conditioning}/metrics.jsonl",),
         needs=(_DATA.name,),
     )
+
+
+def _published(name: str, data: str, run: str) -> tuple[Step, ...]:
+    """Return the steps that publish a decoder and measure chunks and single texts."""
+    published = Step(
+        f"{name}-publish",
+        TRAINING,
+        f"publish --prepared {{work}}/{data} --run {{work}}/{run} --tables {{work}}/decoder-tables "
+        f"--data {{data}} --out {{work}}/models/{name}",
+        needs=(run, _TABLES.name),
+    )
+    evaluated = Step(
+        f"{name}-evaluate",
+        TRAINING,
+        f"evaluate --run {{work}}/{run} --data {{data}} --artifact {{work}}/models/{name}",
+        needs=(published.name,),
+    )
+    chunks = Step(
+        f"{name}-chunks",
+        SEGMENTS,
+        f"--artifact {{work}}/models/{name}",
+        needs=(published.name,),
+    )
+    return published, evaluated, chunks
 
 
 def _rows(study: str) -> Step:
@@ -88,28 +118,35 @@ _DECODER = (
     Step(
         "decoder-train",
         TRAINING,
-        "train --recipe {recipe} --resume --prepared {work}/gpu-data --run {work}/decoder",
-        figures=("decoder/metrics.jsonl",),
+        "train --recipe {recipe} --resume --prepared {work}/gpu-data --run {work}/decoder-train",
+        figures=("decoder-train/metrics.jsonl",),
+        needs=(_DATA.name,),
+    ),
+    _TABLES,
+    *_published("larger", "gpu-data", "decoder-train"),
+)
+
+_SEGMENTS = (
+    _DATA,
+    _arm("memory"),
+    Step(
+        "segments-data",
+        STUDIES,
+        "segments --recipe {recipe} --data {data} --prepared {work}/gpu-data "
+        "--out {work}/segments-data",
         needs=(_DATA.name,),
     ),
     Step(
-        "decoder-tables",
+        "segments-shared",
         TRAINING,
-        "tables --recipe {recipe} --data {data} --out {work}/decoder-tables",
+        "train --recipe {recipe} --minutes 10 --resume --prepared {work}/segments-data "
+        "--run {work}/segments-shared",
+        figures=("segments-shared/metrics.jsonl",),
+        needs=("segments-data",),
     ),
-    Step(
-        "decoder-publish",
-        TRAINING,
-        "publish --prepared {work}/gpu-data --run {work}/decoder --tables {work}/decoder-tables "
-        "--data {data} --out {work}/models/gpu",
-        needs=("decoder-train", "decoder-tables"),
-    ),
-    Step(
-        "decoder-evaluate",
-        TRAINING,
-        "evaluate --run {work}/decoder --data {data} --artifact {work}/models/gpu",
-        needs=("decoder-publish",),
-    ),
+    _TABLES,
+    *_published("own", "gpu-data", "conditioning-memory"),
+    *_published("shared", "segments-data", "segments-shared"),
 )
 
 _HEADS = (
@@ -117,14 +154,14 @@ _HEADS = (
         "heads-reader",
         STUDIES,
         "head --recipe qa-long --data {data} --artifact {artifact} --work {work}/heads-reader "
-        "--out {work}/heads",
-        figures=("heads/qa-long/*/head.json",),
+        "--out {work}/heads-made",
+        figures=("heads-made/qa-long/*/head.json",),
     ),
     Step(
         "heads-student",
         STUDIES,
         "distillation --second-minutes 200 --minutes 20 --data {data} --artifact {artifact} "
-        "--head {work}/heads/qa-long/* --work {work}/heads-student",
+        "--head {work}/heads-made/qa-long/* --work {work}/heads-student",
         needs=("heads-reader",),
     ),
     Step(
@@ -145,6 +182,7 @@ _JOINT = Step(
 ENTRIES: Mapping[str, Entry] = {
     "decoder": Entry(60.0, _DECODER),
     "conditioning": Entry(40.0, (_DATA, _arm("memory"), _arm("cross"))),
+    "segments": Entry(100.0, _SEGMENTS),
     "heads": Entry(180.0, _HEADS),
     "joint": Entry(120.0, (_JOINT,)),
     "papers": Entry(

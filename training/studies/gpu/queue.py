@@ -35,6 +35,7 @@ from verso_core.errors import VersoError
 _POLL_S = 0.1
 _GRACE_S = 60.0
 _TRAINING = Path(__file__).resolve().parents[2]
+_BENCHES = _TRAINING.parent / "tests" / "bench"
 
 
 class StepInvalid(VersoError):
@@ -145,7 +146,8 @@ class Queue:
     def _process(self, step: Step) -> tuple[bool, int]:
         """Run a step's process; return whether it was cut off, and its exit status."""
         words = [_found(word) for word in self.places.words(step)]
-        path = os.pathsep.join(filter(None, [str(_TRAINING), os.environ.get("PYTHONPATH")]))
+        folders = [str(_TRAINING), str(_BENCHES), os.environ.get("PYTHONPATH")]
+        path = os.pathsep.join(filter(None, folders))
         with (
             (self._steps / f"{step.name}.out").open("ab") as out,
             (self._steps / f"{step.name}.err").open("ab") as err,

@@ -13,7 +13,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer
@@ -26,7 +26,7 @@ _BARE_SHARE = 0.8
 """Share of chunks that are stripped of surrounding white space."""
 _BOUNDARIES = ("\n\n", "\n", ". ", " ")
 _UNIT_END = re.compile(r"\n|(?<=[.!?]) ")
-_SHORTEST = 12
+SHORTEST = 12
 _LINE_REPEATS = 3
 """A log line seen more often than this is boilerplate."""
 
@@ -39,9 +39,12 @@ def cut(document: Document, rng: random.Random) -> Iterator[Chunk]:
         piece = text[start:end]
         if rng.random() < _BARE_SHARE:
             piece = piece.strip()
-        if len(piece.strip()) >= _SHORTEST:
+        if len(piece.strip()) >= SHORTEST:
             yield Chunk(piece, document.family, document.source)
         start = end
+
+
+Cut = Callable[[Document, random.Random], Iterator[Chunk]]
 
 
 def fit_tokens(
@@ -58,13 +61,17 @@ def fit_tokens(
             middle = boundary(chunk.text, 0, len(chunk.text) // 2 + 1)
             parts = (chunk.text[:middle].strip(), chunk.text[middle:].strip())
             halves += [
-                Chunk(part, chunk.family, chunk.source) for part in parts if len(part) >= _SHORTEST
+                Chunk(part, chunk.family, chunk.source) for part in parts if len(part) >= SHORTEST
             ]
         chunks = halves
 
 
 def draw(
-    documents: Iterable[Document], *, budgets: dict[str, int], rng: random.Random
+    documents: Iterable[Document],
+    *,
+    budgets: dict[str, int],
+    rng: random.Random,
+    cut: Cut = cut,
 ) -> list[Chunk]:
     """Cut documents in random order until each source has its bytes; repeats count once.
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from studies import __main__ as studies
-from studies.gpu.catalogue import ENTRIES, STUDIES, TRAINING, Places, Step
+from studies.benches.codecs import bench_segments
+from studies.gpu.catalogue import ENTRIES, SEGMENTS, STUDIES, TRAINING, Places, Step
 from studies.papers import catalogue as papers
 from studies.quality.job import load_recipe
 from verso_training import __main__ as training
@@ -17,7 +18,11 @@ from verso_training import config
 
 PAGE = (Path(__file__).parents[4] / "training" / "GPU_QUEUE.md").read_text(encoding="utf-8")
 PLACES = Places(Path("/data"), Path("/artifact"), Path("/work"))
-PARSERS = {STUDIES: studies._parser(), TRAINING: training._parser()}
+PARSERS = {
+    STUDIES: studies._parser(),
+    TRAINING: training._parser(),
+    SEGMENTS: bench_segments.parser(),
+}
 STEPS = {step.name: step for entry in ENTRIES.values() for step in entry.steps}
 
 
@@ -25,7 +30,7 @@ STEPS = {step.name: step for entry in ENTRIES.values() for step in entry.steps}
 def test_a_step_is_a_command_that_there_is(step: Step) -> None:
     read = PARSERS[step.module].parse_args(PLACES.words(step))
     if "recipe" in read:
-        load = config.load if step.module == TRAINING else load_recipe
+        load = load_recipe if read.command is studies._head else config.load
         assert load(read.recipe).name == read.recipe
     if step.name.startswith("papers-"):
         assert set(read.only) <= set(papers.STUDIES)

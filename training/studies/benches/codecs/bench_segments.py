@@ -23,10 +23,7 @@ from verso_worker.records.space import Space
 
 def main() -> None:
     """Run the measurements and print them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--artifact", type=Path, help="default: the stable one")
-    parser.add_argument("--chunks", type=int, default=80, help="most chunks of a kind")
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     paper = sheet.Sheet("segments")
     artifact = manifest.load(arguments.artifact or registry.resolve(Path("models")))
     service = load_service(artifact, threads=2)
@@ -53,6 +50,14 @@ def main() -> None:
         print(" | ".join(str(value) for value in found.values()))
     service.close()
     paper.finish({"artifact": artifact.id, "bits_per_byte": rows})
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    made = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    made.add_argument("--artifact", type=Path, help="default: the stable one")
+    made.add_argument("--chunks", type=int, default=80, help="most chunks of a kind")
+    return made
 
 
 if __name__ == "__main__":
