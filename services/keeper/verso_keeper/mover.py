@@ -2,7 +2,8 @@
 
 One move of a ledger at a time, by one keeper at a time, in these stages:
 
-1. **copy**: what has changed is copied, until almost nothing is left.
+1. **copy**: what has changed is copied, until almost nothing is left. A worker copies the objects
+   of cold storage; the ledger takes no new ones meanwhile.
 2. **fence**: writes wait to be accepted until those that were accepted have ended. What has changed
    meanwhile is copied, and the ledger is closed to every late commit. If that takes too long, all
    is accepted again, and the move tries later.
@@ -24,8 +25,11 @@ from contextlib import suppress
 from dataclasses import astuple
 from typing import Any
 
-from verso_core.errors import LedgerUnavailable
+from verso_core.errors import CollectionUnknown, JobUnknown, LedgerUnavailable, Unavailable
+from verso_core.jobs import BucketRange, Kind, Queue, Result, Status
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
+from verso_core.jobs.scrub import OBJECT_PARTS, ScrubParams
+from verso_keeper.periodic import submit
 from verso_ledger import Ledger
 from verso_ledger.collections.copying import CollectionCopy
 from verso_ledger.collections.moves import REMEMBERED_S, Earlier, Moves, fence_ended
@@ -49,6 +53,8 @@ _REST_S = 60.0
 """How long a keeper may take to list all units, or to compare what is none, while all is served."""
 _OPEN = 512
 """Slices that have not ended of a collection whose writes may wait for them."""
+_OBJECTS_S = 4.0
+"""How long one job copies objects, about: verifying shares its queue."""
 _POLL_S = 0.05
 _LATER_S = 5.0
 _LATEST_S = 60.0
@@ -85,6 +91,7 @@ class Mover:
         fence_s: float = FENCE_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._jobs = ledger
         self._moves = ledger.moves
         self._ledgers = ledgers
         self._clock = clock
@@ -175,13 +182,15 @@ class Mover:
         return move
 
     def _copy(self, move: Move, target: Moves) -> Move:
-        if (reason := self._obstacle(move)) is not None:
-            return self._wait(move, reason)
+        if self._moves.migrating(move):
+            return self._wait(move, MoveReason.MIGRATION)
         uid = target.take(move, seq=self._moves.seq())
         if not uid.isdecimal():
             return self._wait(move, MoveReason.TARGET)
         if uid != move.target_uid:
-            move = self._to(move, target_uid=uid, marked=False)
+            move = self._to(
+                move, target_uid=uid, marked=False, objects=0, object_job=move.object_job + 1
+            )
         copy = CollectionCopy(self._moves, target, move)
         if not move.marked:
             move = self._to(move, held_until=self._clock() + _REST_S)
@@ -191,9 +200,11 @@ class Mover:
             move = self._to(move, marked=True, units=units, least=None, spans=copy.spans.walks)
             where = {"collection": move.collection, "from": move.source, "to": move.target}
             _log.info("collection is copied to another ledger", extra=where)
-        move = self._copy_some(move, copy)
+        move = self._copy_objects(self._copy_some(move, copy))
         if move.left > _NEARLY or not copy.spans.walked or copy.spans.too_much_is_new():
             return move
+        if self._objects_left(move):
+            return self._to(move, reason=MoveReason.COLD_STORAGE, due=self._clock() + 1.0)
         work = self._moves.open_slices.of(move.collection)
         if work.dead:
             return self._wait(move, MoveReason.DEAD_LETTERS)
@@ -241,12 +252,41 @@ class Mover:
             count={"moves:bytes": size},
         )
 
-    def _obstacle(self, move: Move) -> MoveReason | None:
-        if self._moves.migrating(move):
-            return MoveReason.MIGRATION
-        if self._moves.has_cold(move):
-            return MoveReason.COLD_STORAGE
-        return None
+    def _objects_left(self, move: Move) -> bool:
+        return move.objects < OBJECT_PARTS and self._moves.has_cold(move)
+
+    def _copy_objects(self, move: Move) -> Move:
+        """Have a worker copy objects of cold storage, one job after another."""
+        if not self._objects_left(move):
+            return move
+        to = f"{move.target}/{move.target_uid}"
+        item = BucketRange(move.objects, OBJECT_PARTS - move.objects, _OBJECTS_S, to=to)
+        try:
+            job = submit(
+                self._jobs,
+                Queue.SCRUB,
+                Kind.SCRUB,
+                params=ScrubParams(collection=move.collection),
+                item=item,
+                key=f"objects-{move.own}-{move.started}-{move.object_job}",
+            ).job_id
+            record = self._jobs.jobs.get(job)
+        except LedgerUnavailable:
+            raise
+        except JobUnknown:
+            return self._to(move, object_job=move.object_job + 1)
+        except (CollectionUnknown, Unavailable):  # deleted at this moment, or the queue is full
+            return move
+        if not record.status.terminal:
+            return move
+        data = self._jobs.jobs.result(job) if record.status is Status.SUCCEEDED else None
+        parts = 0 if data is None else Result.unpack(Kind.SCRUB, data).only.parts
+        now, following = self._clock(), move.object_job + 1
+        if not parts:
+            later, reason = now + _LATER_S, MoveReason.COLD_STORAGE
+            return self._to(move, object_job=following, reason=reason, due=later)
+        objects = move.objects + parts
+        return self._to(move, objects=objects, object_job=following, progressed=now, reason=None)
 
     def _switch(self, move: Move, target: Moves, copy: CollectionCopy) -> Move:
         """Let writes wait, copy the rest, and switch; or let them go on."""
@@ -341,8 +381,10 @@ class Mover:
             _log.warning("identities are copied again", extra={"spans": missed})
             copy.spans.walk_again()
             return MoveReason.TARGET
-        if (reason := self._obstacle(move)) is not None:
-            return reason
+        if self._moves.migrating(move):
+            return MoveReason.MIGRATION
+        if self._objects_left(move):
+            return MoveReason.COLD_STORAGE
         # with replicas, all that was copied is with them when this returns
         taken = target.take(move, seq=self._moves.seq())
         return None if taken == move.target_uid else MoveReason.TARGET

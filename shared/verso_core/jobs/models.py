@@ -218,13 +218,15 @@ class Rejected:
 class BucketRange(Item):
     """A range of a collection's buckets, and the seconds after which to stop.
 
-    ``since``: only documents with a greater sequence number.
+    ``since``: only documents with a greater sequence number. ``to``: nothing is scrubbed, and the
+    objects of cold storage are copied there, to ``ledger/uid``; the range is of their parts.
     """
 
     first: int
     count: int
     spend_s: float
     since: int | None = None
+    to: str | None = None
 
 
 class ItemError(OpenModel):

@@ -33,7 +33,7 @@ class MoveReason(StrEnum):
     MIGRATION = "migration"
     """A migration runs, or its old side is kept."""
     COLD_STORAGE = "cold_storage"
-    """Lines or documents of it are in cold storage, where each ledger has objects of its own."""
+    """Its objects of cold storage are copied for the other ledger by a worker, or could not be."""
     BEHIND = "behind"
     """It has been written to faster than it is copied for a minute."""
     BUSY = "busy"
@@ -53,6 +53,8 @@ class Move(StrictModel):
     copied, and ``least`` were at best; ``spans`` says where the ``walks``-th walk through the
     identities and positions of each span of time stands. ``progressed`` is when the move came
     nearer to its end, ``fenced`` when its newest fence began, ``paused_ms`` how long writes waited.
+    ``objects`` parts of what is in cold storage are copied, by jobs of which the ``object_job``-th
+    is the newest.
     """
 
     collection: str
@@ -71,6 +73,8 @@ class Move(StrictModel):
     least: int | None = None
     spans: dict[str, int] = Field(default_factory=dict)
     walks: int = 1
+    objects: int = 0
+    object_job: int = 0
     copied: int = 0
     bytes_copied: int = 0
     paused_ms: int = 0

@@ -13,6 +13,8 @@ from verso_core.jobs.models import (
     Params,
 )
 
+OBJECT_PARTS = 256
+"""Parts of a collection's objects in cold storage: by the first byte of the last part of a name."""
 SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 """What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
 and orphans removed."""
@@ -30,7 +32,8 @@ class Scrubbed(ItemResult):
     ``buckets`` were read; each of ``documents`` is in one of the next three counts; ``bytes`` of
     text were decoded; ``orphans`` were removed; ``ids`` name damaged documents. Lines count as
     documents; the id of a damaged block is that of its first line, and what all lines of a
-    collection share is named by its kind, in parentheses.
+    collection share is named by its kind, in parentheses. ``parts`` of the objects were copied to
+    another ledger: a worker of an earlier version scrubs, and copies none.
     """
 
     buckets: int
@@ -41,6 +44,7 @@ class Scrubbed(ItemResult):
     bytes: int = 0
     orphans: int = 0
     ids: tuple[str, ...] = ()
+    parts: int = 0
 
     @classmethod
     def of(cls, buckets: int, counts: Mapping[str, int], ids: Sequence[str] = ()) -> Scrubbed:

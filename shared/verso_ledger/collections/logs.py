@@ -252,10 +252,12 @@ class Logs:
         return found
 
     def uids(self) -> set[str]:
-        """Return the uids of all collections."""
-        with translated():
-            rows = cast("list[bytes]", self._redis.hvals(key("uids")))
-        return {scalars.text(row) for row in rows}
+        """Return the uids of all collections, and of those that are copied here."""
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hvals(key("uids"))
+            pipe.hvals(key("receiving"))  # uid and two numbers
+            uids, copied = pipe.execute()
+        return {scalars.text(row).partition(" ")[0] for row in (*uids, *copied)}
 
     def removal_paused(self) -> bool:
         """Whether nothing is to be removed from the stores.

@@ -1,7 +1,7 @@
 -- Puts entries of documents into cold storage: replaces each by what says where it is, if it is still what was read.
 -- Sequence numbers, points and texts stay. ARGV: until when in ms, how many, the entries that were read, then as many
 -- writes (see read_writes). A call that comes later is refused: their object may have been removed as one that nothing
--- names. Of a collection that moves to another ledger nothing is replaced: each ledger has its own objects.
+-- names. Of a collection that moves to another ledger nothing is replaced: a worker copies the objects that there are.
 if read_only() or now > tonumber(ARGV[1]) then return 'stale' end
 local count = tonumber(ARGV[2])
 local writes = read_writes(3 + count, count)

@@ -280,7 +280,7 @@ class World:
             place = Segment.unpack(member)
             where = (place.stream, place.first)
             (data,), (gone,) = (
-                ledger.logs.read(state.uid, [where]),
+                self.segments(ledger, state.uid, [where]),
                 ledger.logs.gone(state.uid, [where]),
             )
             if gone is None and data is not None and place.lines > 1:
@@ -306,12 +306,22 @@ class World:
         if self.kind is CollectionKind.LOGS:
             self._check_lines(ledger)
             return
-        entries = {one: Entry.unpack(row) for one, row in ledger.documents.entries(NAME)}
+        entries = self.entries(ledger)
         assert {one: row.records[0].payload for one, row in entries.items()} == self.texts
         assert all(row.seq <= ledger.moves.seq() for row in entries.values())
         held = ledger.documents.holdings(NAME)
         assert (held.documents, held.unreadable) == (len(self.texts), 0)
         assert held.verified == len(self.texts)
+
+    def entries(self, ledger: Ledger) -> dict[str, Entry]:
+        """Return the documents that a ledger has."""
+        return {one: Entry.unpack(row) for one, row in ledger.documents.entries(NAME)}
+
+    def segments(
+        self, ledger: Ledger, uid: str, where: list[tuple[int, int]]
+    ) -> list[bytes | None]:
+        """Return the segments of lines at these places."""
+        return ledger.logs.read(uid, where)
 
     def _check_lines(self, ledger: Ledger) -> None:
         state = ledger.logs.state(NAME)
@@ -319,7 +329,7 @@ class World:
         where = [(place.stream, place.first) for place in places]
         found: Counter[bytes] = Counter()
         for place, data, gone in zip(
-            places, ledger.logs.read(state.uid, where), ledger.logs.gone(state.uid, where),
+            places, self.segments(ledger, state.uid, where), ledger.logs.gone(state.uid, where),
             strict=True,
         ):  # fmt: skip
             lines = (data or b"").split(b"\n")

@@ -22,7 +22,7 @@ from tests.integration.verso_keeper.moving import (
 from verso_core.errors import CollectionBusy, CollectionUnknown
 from verso_core.jobs import CollectionKind, Kind, Queue, TextPolicy
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
-from verso_core.record import Entry, Part
+from verso_core.record import Entry
 from verso_keeper.retention import Retention
 from verso_ledger import Commit, DocumentWrite, Ledger
 from verso_ledger.codec.scalars import Arg
@@ -345,36 +345,6 @@ def test_a_repair_after_the_copy_reaches_the_copy(world: Callable[..., World]) -
     run_to_end(here, "home", acts=0)
     found = here.ledgers["b"].documents.entry(NAME, ["d3"])["d3"]
     assert Entry.unpack(found).records[0].payload == b"text 3, repaired"
-
-
-def test_documents_in_cold_storage_hold_a_move_up_until_they_are_back(
-    world: Callable[..., World],
-) -> None:
-    here = world()
-    home = here.ledgers["home"]
-    home.jobs.accept(here.job(b"text", "d1"))
-    here.texts["d1"] = b"text"
-    here.settle()
-    uid, hot = home.documents.uid(NAME), home.documents.entry(NAME, ["d1"])["d1"]
-    cold = Entry.unpack(hot).moved(Part(b"8 bytes!", 0, 90)).pack()
-    until = home.logs.now() + 60.0
-    assert home.documents.to_cold(NAME, uid, [("d1", hot, cold)], until=until)
-    begin(here, "home", "b")
-    mover = here.mover("home")
-    mover.step()
-    assert home.moves.all()[NAME].reason is MoveReason.COLD_STORAGE
-    home._redis.delete(f"verso:counts:{uid}")  # as after damage: it is counted again
-    here.now += 60.0
-    mover.step()
-    assert home.moves.all()[NAME].reason is MoveReason.COLD_STORAGE
-    stored = home.documents.entry(NAME, ["d1"])["d1"]
-    assert home.documents.repair(NAME, "d1", old=stored, entry=hot, text=None)
-    here.now += 60.0
-    mover.step()  # nothing goes to cold storage while the collection moves
-    home.documents.to_cold(NAME, uid, [("d1", hot, cold)], until=until)
-    assert home.documents.entry(NAME, ["d1"]).get("d1") in (hot, None)
-    assert run_to_end(here, "home", acts=0).stage is MoveStage.DONE
-    here.check()
 
 
 def test_a_keeper_that_was_followed_writes_nothing_more(world: Callable[..., World]) -> None:

@@ -182,6 +182,11 @@ class Scrub:
             self._sweep(collection)
         return Scrubbed.of(max(1, at - first), found, names)
 
+    def copy(self, collection: Collection, asked: BucketRange) -> Scrubbed:
+        """Copy the objects of a collection that moves to another ledger."""
+        parts = self.cold.storage.copy(self.documents.uid(collection.name), asked)
+        return Scrubbed(buckets=0, parts=parts)
+
     def _sweep(self, collection: Collection) -> None:
         """Remove objects of cold storage that nothing names."""
         try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,10 @@ class ObjectStorage:
     ledger: str
     floor_bytes: int = 0
     on_call: OnCall = _not_counted
+
+    def of(self, ledger: str) -> ObjectStorage:
+        """Return the objects of another ledger."""
+        return replace(self, ledger=ledger)
 
     def put(self, name: str, data: bytes) -> None:
         """Store an object, durably.

@@ -8,6 +8,8 @@
    Nothing is removed while a backup copies the stores, while the ledger is read-only, as the newer
    one that takes its place names more, or of a collection in which a value that may name an object
    is damaged.
+3. Before a collection moves to another ledger its objects are copied there, under the uid that it
+   gets. Meanwhile it gets no new objects, so all that are named at the end were there before.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from verso_core.errors import ObjectsUnavailable, Unavailable
+from verso_core.jobs import BucketRange
+from verso_core.jobs.scrub import OBJECT_PARTS
 from verso_worker.rules.ports.stores import Logs, Objects
 
 UNNAMED_S = 3600.0
@@ -28,6 +33,7 @@ NAMED_S = UNNAMED_S / 2
 """How long after the start of its write an object may be named."""
 ENTRIES = ".d"
 """What follows the uid of a collection in the names of objects that hold entries of documents."""
+_COPIED_TOGETHER = 8
 _log = logging.getLogger(__name__)
 
 
@@ -86,6 +92,43 @@ class ColdStorage:
         if self.objects.get([whole]) != [data]:
             raise ObjectsUnavailable(f"the object {whole} does not read back as it was written")
         return Written(name, started)
+
+    def copy(self, uid: str, asked: BucketRange) -> int:
+        """Copy a collection's objects to another ledger; return of how many parts all are there.
+
+        Each is read back. While a store is full or away there may be none; so it is where there are
+        no objects, as in a folder that is not mounted: who asks knows that there are some.
+        """
+        ledger, _, to = (asked.to or "").partition("/")
+        there, end, done = self.objects.of(ledger), time.monotonic() + asked.spend_s, 0
+        prefixes = {f"{uid.partition('.')[0]}/": f"{to}/", f"{uid}{ENTRIES}/": f"{to}{ENTRIES}/"}
+        parts: dict[str, dict[str, str]] = defaultdict(dict)
+        try:
+            for prefix, new in prefixes.items():
+                for name, _ in self.objects.list(prefix):
+                    last = name.removeprefix(prefix)
+                    parts[last[:2]][name] = new + last
+            if not parts:
+                raise ObjectsUnavailable(f"no object of collection {uid} is there")
+            for part in range(asked.first, min(asked.first + asked.count, OBJECT_PARTS)):
+                if done and time.monotonic() >= end:
+                    break
+                self._copy(there, [*parts.get(f"{part:02x}", {}).items()])
+                done += 1
+        except Unavailable as error:
+            _log.warning("objects are not copied: %s", error.detail)
+        return done
+
+    def _copy(self, there: Objects, names: Sequence[tuple[str, str]]) -> None:
+        for start in range(0, len(names), _COPIED_TOGETHER):
+            some = names[start : start + _COPIED_TOGETHER]
+            data = self.objects.get([old for old, _ in some])
+            for (old, new), one in zip(some, data, strict=True):
+                if one is None:  # the next job does not list one that was swept
+                    raise ObjectsUnavailable(f"the object {old} is gone since it was listed")
+                there.put(new, one)
+            if there.get([new for _, new in some]) != data:
+                raise ObjectsUnavailable(f"the objects from {some[0][1]} on do not read back")
 
     def sweep_deleted(self, logs: Logs) -> None:
         """Remove the objects of collections that were deleted.

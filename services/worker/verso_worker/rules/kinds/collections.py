@@ -79,10 +79,12 @@ class CollectionKinds:
         return self.rules.fit.run(work, collection, name=name, on_progress=call.on_progress)
 
     def _scrub(self, work: Slice[ScrubParams, BucketRange], _: Call) -> SliceOutcome:
-        """Scrub a range of buckets; a deleted collection has none."""
+        """Scrub a range of buckets, or copy objects; a deleted collection has none."""
         name, item = work.params.collection, work.only
         try:
             collection = collection_named(self.documents, name)
+            if item.to is not None:
+                return SliceOutcome(Result([self.rules.scrub.copy(collection, item)]))
             found = self.rules.scrub.run(collection, item)
             if collection.kind is CollectionKind.LOGS:
                 self.lines.kernels.wait()

@@ -298,7 +298,7 @@ class Logs(Protocol):
         ...
 
     def uids(self) -> set[str]:
-        """Return the uids of all collections."""
+        """Return the uids of all collections, and of those that are copied here."""
         ...
 
     def removal_paused(self) -> bool:
@@ -368,6 +368,10 @@ class Objects(Protocol):
     Raises in every method:
         ObjectsUnavailable: it did not answer, or refused.
     """
+
+    def of(self, ledger: str) -> Objects:
+        """Return the objects of another ledger."""
+        ...
 
     def put(self, name: str, data: bytes) -> None:
         """Store an object.
