@@ -242,10 +242,13 @@ def new_platform(
 
 
 @pytest.fixture(scope="module")
-def second_ledger(valkey_binary: str) -> Iterator[ValkeyServer]:
-    """A server that a platform may have as its second ledger."""
+def second_ledger() -> Iterator[ValkeyServer]:
+    """A server that a platform may have as its second ledger, of the platform's own program.
+
+    What one server dumps another version may not restore.
+    """
     with server_folder() as folder:
-        made = ValkeyServer(valkey_binary, folder, {})
+        made = ValkeyServer(str(find_program()), folder, {})
         yield made
         made.kill()
 
