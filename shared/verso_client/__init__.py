@@ -6,18 +6,19 @@ from verso_client.exchange import Retries
 from verso_client.operations.documents import Document, File, IngestReport, Progress
 from verso_client.operations.heads import Training
 from verso_client.operations.lines import SourceLines
-from verso_core.jobs.collections import CodecShare, CollectionInfo, Statistics
+from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.documents import Counted, DocumentInfo, DocumentPage, Facets
 from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.ingest import Embedded, Ingested
 from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.logs.tail import TailEvent, TailRequest
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.models import ItemError
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.jobs.search import Found, Hit
-from verso_core.jobs.tail import TailEvent, TailRequest
+from verso_core.jobs.statistics import CodecShare, Statistics
 
 __all__ = [
     "AsyncClient",

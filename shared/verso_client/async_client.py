@@ -54,7 +54,7 @@ from verso_core.jobs import (
     TextPolicy,
 )
 from verso_core.jobs.cluster import Clustered, ClusterRequest, Projected, ProjectRequest
-from verso_core.jobs.collections import CollectionInfo, Rollover, Statistics
+from verso_core.jobs.collections import CollectionInfo, Rollover
 from verso_core.jobs.documents import (
     Counted,
     CountRequest,
@@ -74,8 +74,9 @@ from verso_core.jobs.heads.report import HeadFigures
 from verso_core.jobs.heads.rerank import RankedDocument
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent, LedgerView, StatusView
-from verso_core.jobs.lines import LinesRequest
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.lines import LinesRequest
+from verso_core.jobs.logs.tail import TailEvent, TailRequest
+from verso_core.jobs.logs.views import (
     LabelsAnswer,
     LabelsRequest,
     StatementsAnswer,
@@ -89,7 +90,7 @@ from verso_core.jobs.reconstruct import Guess, StoredRecords, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
-from verso_core.jobs.tail import TailEvent, TailRequest
+from verso_core.jobs.statistics import Statistics
 from verso_core.registry import Channel
 
 T = TypeVar("T")

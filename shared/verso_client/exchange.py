@@ -28,7 +28,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs.job import JobEvent
-from verso_core.jobs.tail import TailEvent, TailGap, TailLine, TailRequest
+from verso_core.jobs.logs.tail import TailEvent, TailGap, TailLine, TailRequest
 
 T = TypeVar("T")
 

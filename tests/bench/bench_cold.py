@@ -30,7 +30,7 @@ from bench_log_collections import platform
 
 from verso_client import Client, Document, Retries
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.collections import Statistics
+from verso_core.jobs.statistics import Statistics
 from verso_standalone.stack import find_artifact
 
 _LINES, _DOCUMENTS = "lines", "documents"

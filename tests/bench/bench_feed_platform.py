@@ -46,7 +46,7 @@ from processes import Site, running
 from verso_client import Client, Document
 from verso_core.errors import VersoError
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.tail import TailRequest
+from verso_core.jobs.logs.tail import TailRequest
 from verso_standalone.stack import find_artifact
 
 SENDING = Path(__file__).parents[1] / "support" / "sending.py"

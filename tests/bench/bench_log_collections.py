@@ -47,8 +47,8 @@ from verso_codecs.logs.parsing import parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
-from verso_core.jobs.log_views import LabelsRequest, StatementsRequest, VolumeRequest
+from verso_core.jobs.logs.lines import LinesRequest
+from verso_core.jobs.logs.views import LabelsRequest, StatementsRequest, VolumeRequest
 from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
 GOALS = {

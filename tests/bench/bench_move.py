@@ -47,7 +47,7 @@ from verso_core.jobs import (
     cut_lines,
     read_slice,
 )
-from verso_core.jobs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem
 from verso_core.jobs.moves import MoveStage
 from verso_core.record import Entry
 from verso_core.segments import LinesWrite, Segment, SegmentWrite

@@ -42,7 +42,7 @@ from verso_codecs.mixture import HISTORY_BYTES, MixtureTables
 from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy
-from verso_core.jobs.collections import Statistics
+from verso_core.jobs.statistics import Statistics
 from verso_core.record import Codec
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_worker.records import generation, policy

@@ -35,7 +35,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from starlette.types import Message
 
 from verso_core.errors import VersoError
-from verso_core.jobs.log_records import read_line
+from verso_core.jobs.logs.records import read_line
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.feed import bulk, loki, mapping, otlp, syslog
 from verso_gateway.feed.batch import batch_of

@@ -24,7 +24,7 @@ from verso_client import Client, Retries
 from verso_core import files
 from verso_core.errors import VersoError
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 LINES = "many-lines"
 _TOGETHER = 25_000

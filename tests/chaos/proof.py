@@ -31,7 +31,7 @@ from tests.e2e.conftest import Platform
 from verso_client import Client, Retries
 from verso_core.errors import VersoError
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 LINES = "chaos-lines"
 KEPT = "kept"

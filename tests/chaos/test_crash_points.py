@@ -16,7 +16,7 @@ from tests.e2e.conftest import ARTIFACT, Platform
 from verso_client import Client, Document, StoredText
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import CollectionKind, Precision, Status
-from verso_core.jobs.lines import LineOrder, LinesRequest
+from verso_core.jobs.logs.lines import LineOrder, LinesRequest
 from verso_core.registry import Channel, assign, read
 
 COUNT = 12

@@ -29,7 +29,7 @@ from verso_client import Client, Document, Retries
 from verso_client.cli.app import app
 from verso_core import registry
 from verso_core.errors import Unavailable
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_core.registry import Channel
 from verso_standalone.valkey import find_program, free_port
 

@@ -19,7 +19,7 @@ from verso_client import Document
 from verso_core import files
 from verso_core.errors import BackupInvalid
 from verso_core.jobs import CollectionKind, Precision
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_standalone.backup import restore
 
 _ROOM_BYTES = 32 << 20

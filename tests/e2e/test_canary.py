@@ -18,7 +18,7 @@ from tests.support.worse_models import other_encoder, slow_decoder, slow_head, s
 from verso_client import Client, Document
 from verso_core import registry
 from verso_core.jobs import CodecPolicy, CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_core.jobs.registry import RolloutState
 from verso_core.registry import Channel
 

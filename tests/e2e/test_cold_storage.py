@@ -15,7 +15,7 @@ from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_standalone.backup import restore
 
 NAME, NOTES = "log", "notes"

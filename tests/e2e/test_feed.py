@@ -25,7 +25,7 @@ from opentelemetry.sdk.resources import Resource
 from tests.e2e.conftest import Platform
 
 from verso_core.jobs import Filter
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 LINES = 2000
 MIB = 1024 * 1024

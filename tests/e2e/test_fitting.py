@@ -22,7 +22,7 @@ from verso_client import Client, Document
 from verso_client.cli.terminal import Target
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy
-from verso_core.jobs.collections import Statistics
+from verso_core.jobs.statistics import Statistics
 from verso_standalone.fitting import train_decoder
 from verso_standalone.models import add_model
 from verso_training.artifact import collection

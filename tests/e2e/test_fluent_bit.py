@@ -22,7 +22,7 @@ from tests.e2e.conftest import Platform
 
 from verso_core.errors import VersoError
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LineRow, LinesRequest
+from verso_core.jobs.logs.lines import LineRow, LinesRequest
 from verso_standalone.valkey import free_port
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/send-logs-from.md"

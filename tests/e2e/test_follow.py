@@ -23,7 +23,7 @@ from tests.e2e.conftest import Platform
 from verso_client import Filter, SourceLines
 from verso_core.errors import Unavailable
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_standalone.valkey import free_port
 
 COMMAND = [sys.executable, "-m", "verso_client"]

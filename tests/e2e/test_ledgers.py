@@ -20,7 +20,7 @@ from tests.conftest import ValkeyServer
 from verso_client import Document
 from verso_core.errors import BackupInvalid
 from verso_core.jobs import CollectionKind, Precision, Status
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_ledger.epoch import Epoch
 from verso_standalone import backup
 from verso_worker.stores.backup import other_ledgers

@@ -17,7 +17,7 @@ from verso_core.errors import DocumentUnknown, KindUnsupported
 from verso_core.jobs import CollectionKind, Filter, TextPolicy
 from verso_core.jobs.cluster import ClusterRequest
 from verso_core.jobs.documents import Order
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 NAME = "web-logs"
 LINES = 3000

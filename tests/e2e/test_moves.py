@@ -15,7 +15,7 @@ from tests.conftest import ValkeyServer
 
 from verso_client import Client
 from verso_core.jobs import CollectionKind, Status
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_core.jobs.moves import MoveView
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.conftest import ValkeyServer
 
 from verso_client import Client, Document
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform

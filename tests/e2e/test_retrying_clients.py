@@ -33,8 +33,8 @@ from tests.integration.verso_gateway.feed.test_syslog_agents import rsyslog, sys
 from verso_client import Client, Document
 from verso_core.errors import NotReady, QueueFull, Unavailable, VersoError
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LineRow, LinesRequest
-from verso_core.jobs.log_views import LabelsRequest
+from verso_core.jobs.logs.lines import LineRow, LinesRequest
+from verso_core.jobs.logs.views import LabelsRequest
 from verso_standalone.valkey import free_port
 
 LINES = int(os.environ.get("CLIENT_LINES", "240"))

@@ -24,7 +24,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import CollectionKind, SearchMode
 from verso_core.jobs.collections import STATEMENTS, STREAMS, Rollover
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform

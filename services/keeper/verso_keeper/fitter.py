@@ -30,8 +30,8 @@ from verso_core.jobs import (
     Result,
     Status,
 )
-from verso_core.jobs.collections import Holdings
 from verso_core.jobs.fitting import FitItem, FitParams, Fitted, GenerationStage
+from verso_core.jobs.statistics import Holdings
 from verso_keeper.periodic import submit
 from verso_ledger import Ledger
 

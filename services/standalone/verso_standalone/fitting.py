@@ -22,7 +22,7 @@ from verso_core import DISTRIBUTION, manifest
 from verso_core.errors import CollectionUnknown, NotInstalled, RequestInvalid
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.collections import CollectionInfo
-from verso_core.jobs.lines import LineOrder, LinesRequest
+from verso_core.jobs.logs.lines import LineOrder, LinesRequest
 from verso_standalone import sample
 from verso_standalone.stack import find_artifact, usable_cores
 from verso_training.artifact import collection

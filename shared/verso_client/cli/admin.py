@@ -23,7 +23,8 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
-from verso_core.jobs.collections import Rollover, Statistics
+from verso_core.jobs.collections import Rollover
+from verso_core.jobs.statistics import Statistics
 
 _LOOK_S = 1.0
 Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]

@@ -11,8 +11,8 @@ import typer
 
 from verso_client.client import Client
 from verso_core.jobs import Filter
-from verso_core.jobs.lines import LineOrder, LineRow, LinesRequest
-from verso_core.jobs.tail import TailEvent, TailRequest, TailStart
+from verso_core.jobs.logs.lines import LineOrder, LineRow, LinesRequest
+from verso_core.jobs.logs.tail import TailEvent, TailRequest, TailStart
 
 
 def follow(

@@ -35,7 +35,7 @@ from verso_client.client import Client
 from verso_client.operations.documents import IngestReport, Progress
 from verso_client.operations.lines import LinesReport
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.time_formats import NONE
+from verso_core.jobs.logs.time_formats import NONE
 
 _FLUSH_S = 0.5
 _READ_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from verso_client.cli import following, render
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
 from verso_core.jobs import Filter
-from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
+from verso_core.jobs.logs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
 
 _SHOWN = 100
 _FOUND = 10

@@ -16,7 +16,7 @@ from verso_client.operations.documents import IngestReport
 from verso_client.operations.lines import LinesReport
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.cluster import Clustered
-from verso_core.jobs.collections import CollectionInfo, Kept, LineStatistics, Statistics
+from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.job import Job, JobEvent, LedgerView
@@ -25,6 +25,7 @@ from verso_core.jobs.moves import MoveView
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found, Hit
+from verso_core.jobs.statistics import Kept, LineStatistics, Statistics
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20

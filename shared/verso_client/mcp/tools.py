@@ -17,8 +17,15 @@ from verso_client.async_client import AsyncClient
 from verso_core.jobs import Filter, SearchMode
 from verso_core.jobs.heads.answer import Answered
 from verso_core.jobs.heads.classify import Classified
-from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest, LineTime, Waiting
-from verso_core.jobs.log_views import STATEMENT_ID, StatementsAnswer, StatementsRequest
+from verso_core.jobs.logs.lines import (
+    MAX_AROUND,
+    LineOrder,
+    LineRow,
+    LinesRequest,
+    LineTime,
+    Waiting,
+)
+from verso_core.jobs.logs.views import STATEMENT_ID, StatementsAnswer, StatementsRequest
 from verso_core.jobs.models import MissingPartitions, Name, OpenModel, StrictModel
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.jobs.search import Found

@@ -9,11 +9,12 @@ from typing import Any
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, post
 from verso_core.jobs import CollectionRequest, MigrateRequest
-from verso_core.jobs.collections import CollectionInfo, Statistics
+from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.moves import MoveRequest, MoveView
 from verso_core.jobs.scrub import ScrubState
+from verso_core.jobs.statistics import Statistics
 
 
 def collections() -> Steps[list[CollectionInfo]]:

@@ -11,8 +11,9 @@ from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, new_key, results, wait
 from verso_core.errors import SourceMoved
 from verso_core.jobs import Status
-from verso_core.jobs.lines import LinesIngested, LinesRequest
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.lines import LinesIngested, LinesRequest
+from verso_core.jobs.logs.time_formats import AUTO
+from verso_core.jobs.logs.views import (
     LabelsAnswer,
     LabelsRequest,
     LinesWhere,
@@ -22,7 +23,6 @@ from verso_core.jobs.log_views import (
     VolumeRequest,
 )
 from verso_core.jobs.models import OpenModel
-from verso_core.jobs.time_formats import AUTO
 
 BODY_BYTES = 8 << 20
 _NDJSON = "application/x-ndjson"

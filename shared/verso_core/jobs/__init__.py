@@ -1,14 +1,12 @@
 """Job contracts: the messages between gateway, worker, keeper, trainer and client.
 
-One module a family holds its request, params, item, item result and response: ``ingest`` (ingest,
-embed, delete), ``documents`` (by their metadata), ``search``, ``reconstruct`` (and how records are
-stored), ``heads`` (classify, answer, score, rerank), ``cluster`` (and maps), ``train`` (and the
-rows that it exports), ``fitting`` (codecs fitted to collections), ``collections``, ``scrub``,
-``migrate`` and ``registry`` (models and their channels). ``lines`` and
-``log_records`` are of logs. ``filters`` says which documents are meant, ``job`` describes jobs
-themselves, ``models`` has the base classes and what several families share, ``slices`` the table of
-contracts and the form on the wire. The table in
-``docs/reference/ledger.md`` is generated from these classes.
+One module a family holds its request, params, item, item result and response: ``ingest`` (embed and
+delete, too), ``documents`` (by their metadata), ``search``, ``reconstruct``, ``heads`` (classify,
+answer, score, rerank), ``cluster`` (and maps), ``train``, ``fitting`` (codecs fitted to
+collections), ``collections``, ``statistics``, ``scrub``, ``migrate`` and ``registry`` (models and
+their channels); ``logs`` has those of log collections. ``filters`` says which documents are meant,
+``job`` describes jobs, ``models`` has the base classes and what several families share, ``slices``
+the table of contracts, from which ``docs/reference/ledger.md`` is generated, and the wire's form.
 
 What a process imports from here is loaded from its own module then: one that knows a few of the
 contracts, as the process of the vector store, waits for no others.

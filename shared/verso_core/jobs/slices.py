@@ -27,17 +27,17 @@ from verso_core.jobs import (
     documents,
     fitting,
     ingest,
-    lines,
-    log_views,
     migrate,
     reconstruct,
     registry,
     scrub,
     search,
+    statistics,
     train,
 )
 from verso_core.jobs.heads import answer, classify, feedback, listing, report, score
 from verso_core.jobs.job import Kind
+from verso_core.jobs.logs import lines, views
 from verso_core.jobs.models import (
     ITEM_COST,
     BucketRange,
@@ -81,9 +81,9 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.DELETE: Contract(ingest.DeleteParams, ingest.DeleteItem, ingest.Deleted),
     Kind.LIST: Contract(documents.ListParams, NoItem, documents.DocumentPage),
     Kind.LINES: Contract(lines.LinesParams, NoItem, lines.LinesPage),
-    Kind.VOLUME: Contract(log_views.VolumeParams, NoItem, log_views.Volume),
-    Kind.LABELS: Contract(log_views.LabelsParams, NoItem, log_views.Labels),
-    Kind.STATEMENTS: Contract(log_views.StatementsParams, NoItem, log_views.Statements),
+    Kind.VOLUME: Contract(views.VolumeParams, NoItem, views.Volume),
+    Kind.LABELS: Contract(views.LabelsParams, NoItem, views.Labels),
+    Kind.STATEMENTS: Contract(views.StatementsParams, NoItem, views.Statements),
     Kind.COUNT: Contract(documents.CountParams, NoItem, documents.Counted),
     Kind.FACETS: Contract(documents.FacetsParams, NoItem, documents.Facets),
     Kind.UPDATE: Contract(documents.UpdateParams, documents.UpdateItem, documents.Updated),
@@ -113,7 +113,7 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.COLLECTION_DELETE: Contract(
         collections.CollectionName, NoItem, collections.CollectionDeleted
     ),
-    Kind.STATS: Contract(collections.CollectionName, NoItem, collections.Statistics),
+    Kind.STATS: Contract(collections.CollectionName, NoItem, statistics.Statistics),
     Kind.SCRUB: Contract(scrub.ScrubParams, BucketRange, scrub.Scrubbed),
     Kind.MIGRATE: Contract(migrate.MigrateParams, migrate.MigrateItem, migrate.MigrationResult),
     Kind.FIT: Contract(fitting.FitParams, fitting.FitItem, fitting.Fitted),

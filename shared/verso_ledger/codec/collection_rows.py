@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from verso_core import crc
 from verso_core.errors import CollectionExists, LedgerBehind, RecordCorrupt
 from verso_core.jobs import Collection, CollectionKind
-from verso_core.jobs.collections import Holdings, Share
 from verso_core.jobs.fitting import Fitting
+from verso_core.jobs.statistics import Holdings, Share
 from verso_core.record import MAX_SLOT, Codec, Entry, bucket_of
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.models import DocumentDelete, DocumentWrite

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
-from verso_core.jobs.collections import Holdings, LedgerMemory
+from verso_core.jobs.statistics import Holdings, LedgerMemory
 from verso_core.record import Entry, Flag, bucket_of, document_hash
 from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.locations import MOVED_TRIES, Location, Locations

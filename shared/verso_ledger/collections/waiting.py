@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from verso_core import frame
 from verso_core.jobs.job import Kind
-from verso_core.jobs.lines import Waiting
+from verso_core.jobs.logs.lines import Waiting
 from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key

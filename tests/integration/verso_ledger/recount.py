@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from verso_core.errors import PatchCorrupt
-from verso_core.jobs.collections import Holdings, Share
+from verso_core.jobs.statistics import Holdings, Share
 from verso_core.record import Codec, Entry, Flag
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from verso_core.jobs import Kind, Queue
-from verso_core.jobs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem
 from verso_core.jobs.slices import cut
 from verso_ledger import AsyncLedger, Ledger, NewJob
 

@@ -23,8 +23,9 @@ from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit, failures_reported
 from verso_core.jobs import CollectionKind, Filter, ItemError
-from verso_core.jobs.collections import CollectionInfo, CollectionRequest, Statistics
+from verso_core.jobs.collections import CollectionInfo, CollectionRequest
 from verso_core.jobs.search import Found, Hit, StatementLine
+from verso_core.jobs.statistics import Statistics
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 

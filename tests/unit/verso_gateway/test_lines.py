@@ -6,7 +6,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs.lines import LinesItem
+from verso_core.jobs.logs.lines import LinesItem
 from verso_core.jobs.slices import read_slice
 from verso_gateway.bodies.lines import LineUpload, TimesRead, slices_of
 

@@ -10,7 +10,7 @@ from verso_client import DocumentInfo, DocumentPage, StoredText
 from verso_core.errors import CollectionUnknown, EngineUnavailable, RequestInvalid
 from verso_core.jobs import CollectionKind, Precision, TextPolicy
 from verso_core.jobs.collections import CollectionInfo
-from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.logs.lines import LinesRequest
 from verso_core.jobs.models import ItemError
 from verso_standalone.fitting import MOST_BYTES, texts_of
 

@@ -24,7 +24,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import IngestItem, ItemError, Rejected
 from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.logs.lines import line_place
 from verso_core.texts import (
     Metadata,
     check_document_id,

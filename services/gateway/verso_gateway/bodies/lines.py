@@ -12,8 +12,9 @@ import zstandard
 from fastapi import Query
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import SliceSpec, cut_lines, time_formats
-from verso_core.jobs.lines import LINES_BYTES, MAX_LABELS, IngestLinesParams, LinesItem
+from verso_core.jobs import SliceSpec, cut_lines
+from verso_core.jobs.logs import time_formats
+from verso_core.jobs.logs.lines import LINES_BYTES, MAX_LABELS, IngestLinesParams, LinesItem
 from verso_core.texts import check_metadata
 
 _LEVEL = 1  # a tenth of most logs at hundreds of megabytes a second
@@ -24,7 +25,7 @@ class TimesRead:
     """How the times of plain lines are read.
 
     ``offset_s`` is the zone of those without one, seconds east of UTC; ``time_format`` as in
-    :mod:`verso_core.jobs.time_formats`.
+    :mod:`verso_core.jobs.logs.time_formats`.
     """
 
     offset_s: int = 0

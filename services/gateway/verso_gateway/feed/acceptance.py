@@ -27,7 +27,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs import Kind, Queue, SliceSpec
-from verso_core.jobs.lines import LINES_BYTES
+from verso_core.jobs.logs.lines import LINES_BYTES
 from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics

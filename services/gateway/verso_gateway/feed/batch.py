@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verso_core.jobs import SliceSpec, cut_lines
-from verso_core.jobs.lines import LINES_BYTES, IngestLinesParams, LinesItem
-from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
+from verso_core.jobs.logs.lines import LINES_BYTES, IngestLinesParams, LinesItem
+from verso_core.jobs.logs.records import LineRecord, TimeFrom, marked, write_line
 from verso_core.segments import Reserved
 from verso_gateway.feed.records import LogRecord
 from verso_ledger import AsyncLedger

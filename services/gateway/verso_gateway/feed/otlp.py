@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from verso_core.errors import RequestInvalid, VersoError
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.records import TimeFrom
 from verso_gateway.feed import times
 from verso_gateway.feed.records import (
     Decoded,

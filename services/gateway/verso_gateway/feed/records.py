@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
-from verso_core.jobs.lines import MAX_LABELS
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.lines import MAX_LABELS
+from verso_core.jobs.logs.records import TimeFrom
 from verso_core.texts import MAX_METADATA_BYTES, MAX_TEXT_BYTES
 from verso_gateway.feed import times
 

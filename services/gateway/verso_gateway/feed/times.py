@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
-from verso_core.jobs.log_records import EARLIEST_NS, LATEST_NS
+from verso_core.jobs.logs.records import EARLIEST_NS, LATEST_NS
 
 _SECOND_NS = 1_000_000_000
 _DATE = re.compile(

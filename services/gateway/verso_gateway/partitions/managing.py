@@ -21,20 +21,17 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Collection, CollectionKind, CollectionRequest, Kind, NoItem
 from verso_core.jobs.collections import (
-    CodecShare,
     CollectionChangeParams,
     CollectionDeleted,
     CollectionInfo,
     CollectionName,
     CollectionParams,
-    Kept,
-    LineStatistics,
     Partitioned,
     Stage,
-    Statistics,
     TimePart,
     partition_name,
 )
+from verso_core.jobs.statistics import CodecShare, Kept, LineStatistics, Statistics
 from verso_gateway import responses
 from verso_gateway.access import caller_of
 from verso_gateway.context import DEFAULT, context_of

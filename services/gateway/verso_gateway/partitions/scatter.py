@@ -10,7 +10,7 @@ from fastapi import Request
 from verso_core.errors import PartitionedUnsupported, PartitionMissing
 from verso_core.jobs import Collection, Item, Rejected, Result
 from verso_core.jobs.collections import STREAMS, partition_name, partition_of
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.logs.lines import line_place
 from verso_gateway import headers, responses, views
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob

@@ -17,11 +17,11 @@ from verso_core.jobs.collections import (
     CollectionList,
     CollectionName,
     CollectionParams,
-    Statistics,
 )
 from verso_core.jobs.documents import MAX_LISTED, DocumentPage, ListParams, Order
 from verso_core.jobs.fitting import FitItem, FitParams, Fitted
 from verso_core.jobs.models import OpenModel
+from verso_core.jobs.statistics import Statistics
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import caller_of, collection_of, guarded
 from verso_gateway.bodies import reading

@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.views import (
     MAX_INTERVAL_S,
     MAX_STATEMENT_INTERVALS,
     STATEMENT_ID,

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import KindUnsupported, VersoError, error_body
 from verso_core.jobs import Collection, CollectionKind, Kind, NoItem
-from verso_core.jobs.lines import (
+from verso_core.jobs.logs.lines import (
     LineRow,
     LinesPage,
     LinesParams,

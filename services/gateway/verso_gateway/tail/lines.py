@@ -15,8 +15,8 @@ from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Filter, read_slice
 from verso_core.jobs.filters.compiled import compiled
 from verso_core.jobs.filters.nodes import ID, METADATA, TIME, Node, holds, tests_in
-from verso_core.jobs.lines import IngestLinesParams, LinesItem, line_id
-from verso_core.jobs.log_records import (
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem, line_id
+from verso_core.jobs.logs.records import (
     TIME_BYTES,
     LineRecord,
     TimeFrom,
@@ -26,7 +26,7 @@ from verso_core.jobs.log_records import (
     public,
     read_line,
 )
-from verso_core.jobs.tail import TailPlace
+from verso_core.jobs.logs.tail import TailPlace
 from verso_core.texts import Scalar
 
 _ESCAPED = (b"\n", b"\0")

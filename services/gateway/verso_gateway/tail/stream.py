@@ -18,7 +18,7 @@ from typing import Any
 from fastapi.sse import format_sse_event
 
 from verso_core.errors import QueueFull, Unavailable
-from verso_core.jobs.tail import GapReason, TailGap, TailPlace
+from verso_core.jobs.logs.tail import GapReason, TailGap, TailPlace
 from verso_gateway.bodies import reading
 from verso_gateway.events import cancel_soon
 from verso_gateway.metrics import Metrics

@@ -13,16 +13,14 @@ from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupport
 from verso_core.jobs import Collection, CollectionKind, Precision, SearchMode, TextPolicy
 from verso_core.jobs.collections import (
     MAX_INDEXES,
-    CodecShare,
     CollectionChangeParams,
     CollectionDeleted,
     CollectionInfo,
     CollectionParams,
     CollectionSettings,
-    Kept,
-    Statistics,
 )
 from verso_core.jobs.fitting import GenerationState, artifact_of
+from verso_core.jobs.statistics import CodecShare, Kept, Statistics
 from verso_worker.records.points import Sizes
 from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Documents, Vectors

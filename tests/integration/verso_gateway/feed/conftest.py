@@ -21,7 +21,7 @@ import trustme
 from tests.integration.verso_gateway.conftest import FakeWorker
 
 from verso_core.jobs import Kind
-from verso_core.jobs.log_records import TIME_BYTES, LineRecord, public, read_line
+from verso_core.jobs.logs.records import TIME_BYTES, LineRecord, public, read_line
 from verso_standalone.valkey import free_port
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/send-logs-from.md"

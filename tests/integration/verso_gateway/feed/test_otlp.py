@@ -20,7 +20,7 @@ from tests.integration.verso_gateway.conftest import FakeWorker, Gateway
 from tests.integration.verso_gateway.feed.conftest import Ledger
 
 from verso_core.jobs import Kind
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.records import TimeFrom
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 

@@ -11,7 +11,7 @@ from tests.wire import Item
 from tests.wire import cut as wire_cut
 
 from verso_core.jobs import Kind, Queue, Result, SliceSpec, Status
-from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesPage
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem, LinesPage
 from verso_core.jobs.slices import cut
 from verso_ledger import NewJob
 

@@ -37,7 +37,7 @@ from verso_core.jobs import (
     Status,
 )
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.lines import LinesParams
+from verso_core.jobs.logs.lines import LinesParams
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import Segment
 from verso_ledger.keys import key

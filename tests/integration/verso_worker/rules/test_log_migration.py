@@ -11,7 +11,7 @@ from tests.wire import Item
 from verso_codecs.logs import blocks as block_codec
 from verso_core.jobs import CollectionKind, Kind, Queue, Status, read_slice
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem
 from verso_core.jobs.migrate import Migration
 from verso_core.jobs.slices import cut
 from verso_ledger import Commit, NewJob

@@ -19,8 +19,8 @@ from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.lines import time_ns
-from verso_core.jobs.log_records import LineRecord, marked, write_line
+from verso_core.jobs.logs.lines import time_ns
+from verso_core.jobs.logs.records import LineRecord, marked, write_line
 
 LONG = b"x " * 5000
 

@@ -12,7 +12,7 @@ from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
+from verso_core.jobs.logs.records import LineRecord, TimeFrom, marked, write_line
 
 START, START_NS = b"2026-11-23T", 1_795_405_566_123_456_789
 LONG = b"long\n" + b"".join(b"%d, " % n for n in range(3000))

@@ -22,8 +22,8 @@ from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.lines import time_ns
-from verso_core.jobs.log_records import LineRecord, marked, write_line
+from verso_core.jobs.logs.lines import time_ns
+from verso_core.jobs.logs.records import LineRecord, marked, write_line
 
 SECOND = 1_000_000_000
 Asked = dict[str, Any]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs.log_records import (
+from verso_core.jobs.logs.records import (
     LATEST_NS,
     TIME_BYTES,
     LineRecord,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from verso_codecs.logs.times import TimeFormat
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.time_formats import AUTO, MAX_BYTES, NAMED, NONE, check, patterns
+from verso_core.jobs.logs.time_formats import AUTO, MAX_BYTES, NAMED, NONE, check, patterns
 
 PARTS = st.sampled_from(["%d", "%m", "%b", "%Y", "%H", "%M", "%S", "%s", "%%", "%q", "%", ".", "é"])
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import BodyTooLarge, RequestInvalid
-from verso_core.jobs.log_records import LATEST_NS
+from verso_core.jobs.logs.records import LATEST_NS
 from verso_gateway.feed import loki
 from verso_gateway.feed.records import FieldMap, LogRecord
 

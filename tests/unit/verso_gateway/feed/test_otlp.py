@@ -16,7 +16,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as Sent
 
 from verso_core.errors import BodyTooLarge, RequestInvalid
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.records import TimeFrom
 from verso_gateway.bodies.reading import MOST_LISTED
 from verso_gateway.feed import otlp
 from verso_gateway.feed.records import FieldMap, LogRecord

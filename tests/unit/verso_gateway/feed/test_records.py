@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import RequestInvalid, TextNotEncodable, TextTooLarge
-from verso_core.jobs.lines import MAX_LABELS
+from verso_core.jobs.logs.lines import MAX_LABELS
 from verso_core.texts import MAX_METADATA_BYTES
 from verso_gateway.feed import mapping
 from verso_gateway.feed.records import FieldMap, LogRecord, add_label, flat

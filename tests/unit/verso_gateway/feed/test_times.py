@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs.log_records import LATEST_NS
+from verso_core.jobs.logs.records import LATEST_NS
 from verso_gateway.feed.times import nanoseconds
 
 

@@ -21,7 +21,7 @@ from verso_core.jobs.collections import (
     Stage,
     TimePart,
 )
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.views import (
     Label,
     Labels,
     LabelsParams,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from verso_core.jobs.filters.compiled import matches
 from verso_core.jobs.filters.filter import Filter
-from verso_core.jobs.lines import time_ns
+from verso_core.jobs.logs.lines import time_ns
 from verso_core.segments import MISSING, Segment
 from verso_worker.rules.logs.conditions import Condition, Source, Spans
 

@@ -10,7 +10,7 @@ from fastapi import Request
 from verso_core.errors import PartitionedUnsupported, RequestInvalid
 from verso_core.jobs import Collection, Kind, NoItem
 from verso_core.jobs.collections import partition_name
-from verso_core.jobs.lines import (
+from verso_core.jobs.logs.lines import (
     LineOrder,
     LinesPage,
     LinesParams,

@@ -6,8 +6,8 @@ from fastapi import Request
 
 from verso_core.jobs import Collection, Kind, NoItem
 from verso_core.jobs.collections import STATEMENTS, partition_name
-from verso_core.jobs.lines import Waiting
-from verso_core.jobs.log_views import Statements, StatementsParams
+from verso_core.jobs.logs.lines import Waiting
+from verso_core.jobs.logs.views import Statements, StatementsParams
 from verso_gateway import responses
 from verso_gateway.context import context_of
 from verso_gateway.partitions.missing import meets

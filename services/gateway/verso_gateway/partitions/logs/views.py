@@ -11,7 +11,7 @@ from fastapi import Request
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Kind, NoItem
 from verso_core.jobs.collections import partition_name
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.views import (
     MAX_INTERVALS,
     MAX_STATEMENT_INTERVALS,
     Label,

@@ -17,7 +17,7 @@ from verso_core.api_keys import Scope
 from verso_core.errors import CollectionBusy, CollectionUnknown, KindUnsupported, RequestInvalid
 from verso_core.jobs import Collection, CollectionKind
 from verso_core.jobs.collections import partition_name
-from verso_core.jobs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
+from verso_core.jobs.logs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
 from verso_gateway.access import collection_of, guarded, refused
 from verso_gateway.bodies import reading

@@ -8,7 +8,7 @@ from verso_core.jobs import Collection, Kind, Result, SearchParams, Slice
 from verso_core.jobs.documents import DeleteMatchingParams, PartItem, UpdateItem, UpdateParams
 from verso_core.jobs.heads.answer import Answered, AnswerItem, AnswerParams
 from verso_core.jobs.ingest import DeleteItem, DeleteParams
-from verso_core.jobs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem
 from verso_worker.rules.kinds.call import Call, CollectionRule, reading, reporting, timed, viewing
 from verso_worker.rules.kinds.composition import DocumentRules, LogRules
 from verso_worker.rules.kinds.documents import answered, feedback

@@ -1,7 +1,7 @@
 """The bodies of log records, whose lines have a time in front and perhaps attributes at the end.
 
-What is stored and verified is the line (:mod:`verso_core.jobs.log_records`); what is read, searched
-for bytes and shown is the body.
+What is stored and verified is the line (:mod:`verso_core.jobs.logs.records`); what is read,
+searched for bytes and shown is the body.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
-from verso_core.jobs.log_records import TIME_BYTES, LineRecord, TimeFrom, read_line
+from verso_core.jobs.logs.records import TIME_BYTES, LineRecord, TimeFrom, read_line
 from verso_worker.records import line_arrays
 
 TIME_PATTERN = "%Y-%m-%dT%H:%M:%S"

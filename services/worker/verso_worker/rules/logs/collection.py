@@ -24,7 +24,7 @@ from verso_codecs.logs.shapes import Shapes, masked
 from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
-from verso_core.jobs.log_records import is_marked, public
+from verso_core.jobs.logs.records import is_marked, public
 from verso_core.segments import LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
@@ -220,7 +220,7 @@ class LogCollection:
             return self._streams[stream]
 
     def holds_records(self, stream: int) -> bool:
-        """Whether the lines of a stream are records (:mod:`verso_core.jobs.log_records`).
+        """Whether the lines of a stream are records (:mod:`verso_core.jobs.logs.records`).
 
         Raises:
             RecordCorrupt: its labels are not known any more.

@@ -30,8 +30,8 @@ from verso_core.jobs.filters.nodes import (
     holds,
     tests_in,
 )
-from verso_core.jobs.lines import line_id, line_place
-from verso_core.jobs.log_records import attribute_fields
+from verso_core.jobs.logs.lines import line_id, line_place
+from verso_core.jobs.logs.records import attribute_fields
 from verso_core.segments import MISSING, Segment
 from verso_core.texts import Scalar
 

@@ -28,7 +28,7 @@ from verso_core.jobs.cluster import (
     Projected,
     ProjectParams,
 )
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.jobs.models import text_field
 from verso_worker.rules import projection
 from verso_worker.rules.grouping import by_pairs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Collection, train
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays

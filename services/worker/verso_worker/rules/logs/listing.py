@@ -16,7 +16,7 @@ import numpy as np
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Failed, NoItem, Result, Slice
 from verso_core.jobs.documents import DocumentInfo, DocumentPage, ListParams, Order, PageEnd
-from verso_core.jobs.lines import LineOrder, LinesParams, line_id, line_place
+from verso_core.jobs.logs.lines import LineOrder, LinesParams, line_id, line_place
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.rules.logs.collection import LogCollection, LogStore

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from verso_codecs.logs import parsing
 from verso_core.errors import LedgerUnavailable, RecordCorrupt
 from verso_core.jobs import Collection, Filter
-from verso_core.jobs.collections import LineStatistics
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.logs.lines import line_place
+from verso_core.jobs.statistics import LineStatistics
 from verso_core.segments import LinesDelete, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import (

@@ -18,7 +18,7 @@ from verso_codecs.logs import blocks as block_codec
 from verso_codecs.logs import parsing
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Collection
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.segments import Segment
 from verso_worker.records.segments import OPEN
 from verso_worker.rules.logs.collection import LogCollection, LogStore

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.logs import filters
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs.log_records import read_line
+from verso_core.jobs.logs.records import read_line
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import ASCENDING, set_bits

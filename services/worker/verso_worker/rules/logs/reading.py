@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from verso_codecs.logs.parsing import Lines
 from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, Failed
-from verso_core.jobs.lines import line_id, line_place
-from verso_core.jobs.log_records import read_line
+from verso_core.jobs.logs.lines import line_id, line_place
+from verso_core.jobs.logs.records import read_line
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.segments import Segment

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from verso_core import crc
 from verso_core.errors import ObjectsUnavailable, RecordCorrupt, Unavailable
 from verso_core.jobs import BucketRange, Collection
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import LogState, LogValue, Segment
 from verso_worker.records.segments import (

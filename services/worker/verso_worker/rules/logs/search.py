@@ -32,7 +32,7 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.jobs.models import text_field
 from verso_core.jobs.search import DENSE_SHARE, Explanation, Hit, Hits, Scale, StatementLine
 from verso_worker.records.outputs import Timings

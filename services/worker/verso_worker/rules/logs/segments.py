@@ -16,7 +16,7 @@ from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import PatchCorrupt, RecordCorrupt
-from verso_core.jobs.lines import line_id
+from verso_core.jobs.logs.lines import line_id
 from verso_core.segments import MISSING, Segment, SegmentWrite
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import (

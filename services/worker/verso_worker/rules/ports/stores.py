@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, IndexKind, Precision
-from verso_core.jobs.collections import Holdings, LedgerMemory
+from verso_core.jobs.statistics import Holdings, LedgerMemory
 from verso_core.segments import LinesDelete, LogState, LogValue, Memory, Segment
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.space import Stored, Vector

@@ -14,7 +14,7 @@ from verso_core.jobs.documents import (
     UpdateParams,
 )
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.logs.lines import line_place
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome

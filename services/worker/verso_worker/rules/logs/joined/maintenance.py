@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from verso_core.jobs import BucketRange, Collection
-from verso_core.jobs.collections import Statistics
 from verso_core.jobs.scrub import SCRUB_COUNTS, Scrubbed
+from verso_core.jobs.statistics import Statistics
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.scrub import LogScrub
 

@@ -9,7 +9,7 @@ from typing import Any
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import Collection, Failed, Result, Slice
 from verso_core.jobs.heads.classify import Classified, ClassifyItem, ClassifyParams
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.logs.lines import line_place
 from verso_core.jobs.reconstruct import Guess, ReconstructItem, ReconstructParams, StoredText
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.classification.classify import Classify

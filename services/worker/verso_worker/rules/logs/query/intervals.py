@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.log_views import interval_length_s
+from verso_core.jobs.logs.views import interval_length_s
 from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.logs.conditions import END_NS, START_NS, Condition, Spans
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from verso_codecs.logs import filters
 from verso_core.jobs import Collection, NoItem, Result, Slice
-from verso_core.jobs.lines import (
+from verso_core.jobs.logs.lines import (
     PAGE_BYTES,
     LineOrder,
     LinesPage,

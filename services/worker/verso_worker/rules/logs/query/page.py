@@ -19,7 +19,7 @@ from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Collection
-from verso_core.jobs.lines import PAGE_BYTES, LineOrder, LinesParams
+from verso_core.jobs.logs.lines import PAGE_BYTES, LineOrder, LinesParams
 from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import OPEN, RECORDS

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.jobs import Collection
-from verso_core.jobs.log_views import MAX_STATEMENT_INTERVALS, StatementsParams, StatementView
-from verso_core.jobs.log_views import Statements as StatementsView
+from verso_core.jobs.logs.views import MAX_STATEMENT_INTERVALS, StatementsParams, StatementView
+from verso_core.jobs.logs.views import Statements as StatementsView
 from verso_worker.records.segments import ASCENDING, BLOCK_LINES
 from verso_worker.rules.logs.blocks import BlockRef, Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.jobs import Collection
-from verso_core.jobs.log_views import (
+from verso_core.jobs.logs.views import (
     MAX_INTERVALS,
     Label,
     Labels,

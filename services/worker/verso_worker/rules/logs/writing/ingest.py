@@ -26,9 +26,10 @@ from verso_codecs.logs import parsing, times
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
 from verso_core.errors import CollectionUnknown, MetadataInvalid, RecordCorrupt
-from verso_core.jobs import Collection, Result, Slice, time_formats
-from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
-from verso_core.jobs.log_records import is_marked, public, read_line
+from verso_core.jobs import Collection, Result, Slice
+from verso_core.jobs.logs import time_formats
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
+from verso_core.jobs.logs.records import is_marked, public, read_line
 from verso_core.record import Entry
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_core.texts import Metadata, check_metadata

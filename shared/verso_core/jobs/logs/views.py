@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from verso_core.jobs.filters.filter import Filter
-from verso_core.jobs.lines import LineTime, Waiting, span_ns, time_ns
+from verso_core.jobs.logs.lines import LineTime, Waiting, span_ns, time_ns
 from verso_core.jobs.models import (
     Item,
     ItemResult,

@@ -20,7 +20,8 @@ from pydantic.json_schema import SkipJsonSchema
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters.filter import Filter
 from verso_core.jobs.filters.times import seconds
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.records import TimeFrom
+from verso_core.jobs.logs.time_formats import AUTO
 from verso_core.jobs.models import (
     ITEM_COST,
     Item,
@@ -31,7 +32,6 @@ from verso_core.jobs.models import (
     OpenModel,
     Params,
 )
-from verso_core.jobs.time_formats import AUTO
 
 LINES_BYTES = 2 << 20
 """Bytes of lines in one slice, about: cut at the next line end."""
@@ -66,7 +66,7 @@ class IngestLinesParams(Params):
     """Where the lines of a slice are written.
 
     ``uid`` is that of the collection when the numbers were reserved, ``arrived`` is in Unix
-    nanoseconds, ``time_format`` as in :mod:`verso_core.jobs.time_formats`.
+    nanoseconds, ``time_format`` as in :mod:`verso_core.jobs.logs.time_formats`.
     """
 
     collection: str

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters.filter import Filter
-from verso_core.jobs.log_records import TimeFrom
+from verso_core.jobs.logs.records import TimeFrom
 from verso_core.jobs.models import Name, OpenModel, StrictModel
 
 _ID = re.compile(r"(\d{1,19})-(\d{1,16})", re.ASCII)

@@ -1,0 +1,1 @@
+"""Jobs on log collections: lines taken in, read, found, followed and managed."""
