@@ -59,7 +59,7 @@ function LineView({ state, id }: { state: LogsState; id: string }) {
               {
                 title: "Read the line and those around it",
                 request: { method: "POST", path: "/v1/logs/query", body },
-                python: `from verso_core.jobs.lines import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
+                python: `from verso_client import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
               },
             ]}
           />

@@ -83,7 +83,7 @@ export function samplesOf(state: LogsState, bounds: Bounds, nowS: number, interv
     {
       title: "Count lines over time",
       request: { method: "GET", path: "/v1/logs/volume", query: { ...whereQuery(state, bounds), ...text, ...by } },
-      python: `from verso_core.jobs.log_views import VolumeRequest\n\nprint(client.log_volume(VolumeRequest.model_validate(${python({ ...where, ...text, ...by })})))`,
+      python: `from verso_client import VolumeRequest\n\nprint(client.log_volume(VolumeRequest.model_validate(${python({ ...where, ...text, ...by })})))`,
     },
   ];
   if (state.view === "lines") {
@@ -91,7 +91,7 @@ export function samplesOf(state: LogsState, bounds: Bounds, nowS: number, interv
     samples.push({
       title: "Read the lines",
       request: { method: "POST", path: "/v1/logs/query", body },
-      python: `from verso_core.jobs.lines import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
+      python: `from verso_client import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
     });
   } else {
     const since = newSince(state, bounds, nowS);
@@ -99,7 +99,7 @@ export function samplesOf(state: LogsState, bounds: Bounds, nowS: number, interv
     samples.push({
       title: since === null ? "List the statements" : "List the statements that are new",
       request: statementsRequest(state, bounds, nowS, intervalS),
-      python: `from verso_core.jobs.log_views import StatementsRequest\n\nprint(client.log_statements(StatementsRequest.model_validate(${python(fields)})))`,
+      python: `from verso_client import StatementsRequest\n\nprint(client.log_statements(StatementsRequest.model_validate(${python(fields)})))`,
     });
   }
   return samples;

@@ -91,7 +91,7 @@ function CollectionMap({ collection, all }: { collection: CollectionInfo; all: r
           </div>
           {colouring === "label" && <KeyField value={key} />}
           <div class="map-samples">
-            <CodeSamples samples={[{ title: "Draw a map", request, python: `from verso_core.jobs.cluster import ProjectRequest\n\nasked = ${python(request.body)}\nprint(client.project(ProjectRequest(**asked)).explained)` }]} />
+            <CodeSamples samples={[{ title: "Draw a map", request, python: `from verso_client import ProjectRequest\n\nasked = ${python(request.body)}\nprint(client.project(ProjectRequest(**asked)).explained)` }]} />
           </div>
         </div>
       </Card>

@@ -41,7 +41,7 @@ function LineView({ state, id }) {
                                     {
                                         title: "Read the line and those around it",
                                         request: { method: "POST", path: "/v1/logs/query", body },
-                                        python: `from verso_core.jobs.lines import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
+                                        python: `from verso_client import LinesRequest\n\nfor data in client.lines(LinesRequest.model_validate(${python(body)})):\n    print(data.decode(), end="")`,
                                     },
                                 ] })] })] }), _jsx("pre", { class: "line-text", children: line.text_base64 === undefined ? _jsx(Highlight, { text: text, spans: found(text, state.meaning ? "" : state.text) }) : hexDump(fromBase64(line.text_base64)) }), _jsx("div", { class: "line-facts", children: _jsx(Facts, { facts: [
                         ["time", _jsx("code", { children: line.time ?? "–" })],
