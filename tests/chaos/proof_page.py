@@ -25,8 +25,8 @@ which processes are hit are not drawn. A full disk needs a mount namespace. Cloc
 and the network before the ledger run with the tiny artifact, as in `make test`; half of these cuts
 are of a file system in a file, half of files as they were at their last sync. Cuts of one store
 are of the latter kind: a third each of the ledger, of the vector store, and of the files of cold
-storage, large results and the registry of models; the part of cut power under which a file knows
-its new length and holds zeros came after them (`test_power_cut.py` has it). Failovers are of a
+storage, large results and the registry of models. Cuts after which a file has its new length and
+holds zeros were added later (`test_power_cut.py`). Failovers are of a
 ledger with two replicas and its Sentinels, in [a bench of their own](failover.md), not of the
 platform of the other rounds.
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.conftest import ValkeyServer, server_folder
+from tests.conftest import ValkeyServer
+from tests.integration.verso_keeper.move_runs import (
+    begin,
+    end_at_every_step,
+    move_by_two_keepers,
+    run_to_end,
+    two_servers,
+)
 from tests.integration.verso_keeper.moving import (
     LABELS,
     NAME,
     Crashed,
     World,
-    crashing,
     entry_of,
 )
 
@@ -39,13 +44,7 @@ KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
 
 @pytest.fixture(scope="module")
 def servers(valkey_binary: str) -> Iterator[dict[str, ValkeyServer]]:
-    flags = {"appendfsync": "everysec"}  # many steps, and no server is killed
-    with ExitStack() as stack:
-        made = {}
-        for name in ("home", "b"):
-            folder = stack.enter_context(server_folder())
-            made[name] = ValkeyServer(valkey_binary, folder, flags)
-            stack.callback(made[name].kill)
+    with two_servers(valkey_binary) as made:
         yield made
 
 
@@ -60,24 +59,6 @@ def world(servers: dict[str, ValkeyServer]) -> Iterator[Callable[..., World]]:
     yield build
     for one in made:
         one.close()
-
-
-def run_to_end(world: World, source: str, *, rounds: int = 400, acts: int = 2) -> Move:
-    """Let one keeper after another take the moves of a ledger on, until they have ended."""
-    mover = world.mover(source, **({} if acts else {"sleep": lambda _: world.work()}))
-    for _ in range(rounds):
-        moves = world.ledgers[source].moves.all()
-        if not moves or not moves[NAME].running:
-            return moves[NAME]
-        mover.step()
-        world.act(acts) if acts else world.work()
-        world.now += 1.0
-    raise AssertionError(moves)
-
-
-def begin(world: World, source: str, target: str) -> None:
-    own = world.ledgers[source].documents.collections()[NAME].name
-    world.ledgers[source].moves.begin(NAME, own, target)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,24 +85,13 @@ def test_a_keeper_may_end_at_every_step(
     world: Callable[..., World], kind: CollectionKind, *, before: bool
 ) -> None:
     """Another one takes the move on, and the first one's late steps change nothing."""
-    at, ended = 0, False
-    while not ended:
-        at += 1
+
+    def build(at: int) -> World:
         here = world(seed=at, kind=kind, policy=TextPolicy.BOTH)
         here.act(25)
-        begin(here, "home", "b")
-        with crashing(here, at, before=before) as seen:
-            try:
-                run_to_end(here, "home")
-                ended = len(seen) < at
-            except Crashed:
-                pass
-        here.act(5)
-        here.now += 60.0
-        assert run_to_end(here, "home").stage is MoveStage.DONE
-        here.check()
-        here.close()
-    assert at > 20
+        return here
+
+    end_at_every_step(build, before=before)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,33 +99,17 @@ def test_a_keeper_may_end_at_every_step(
 def test_two_keepers_at_once_and_crashes_at_random_lose_nothing(
     world: Callable[..., World], kind: CollectionKind, seed: int
 ) -> None:
-    """Each thinks that the other has died; one of them does, again and again."""
     here = world(seed=seed, kind=kind)
     here.act(40)
-    source, target = "home", "b"
-    for _ in range(3):
-        begin(here, source, target)
-        movers = [here.mover(source), here.mover(source)]
-        for _ in range(300):
-            if not here.ledgers[source].moves.all()[NAME].running:
-                break
-            which = here.draw.randrange(2)
-            at = here.draw.choice((1000, here.draw.randrange(1, 40)))
-            with crashing(here, at, before=here.draw.random() < 0.5):
-                try:
-                    movers[which].step()
-                except Crashed:
-                    movers[which] = here.mover(source)
-            here.act(3)
-            if kind is CollectionKind.LOGS and here.draw.random() < 0.3:
-                try:
-                    here.delete_line()
-                except CollectionBusy:
-                    here.refused += 1
-            here.now += here.draw.choice((1.0, 2.0, 40.0))
-        assert here.ledgers[source].moves.all()[NAME].stage is MoveStage.DONE
-        here.check()
-        source, target = target, source
+
+    def delete_a_line() -> None:
+        if kind is CollectionKind.LOGS and here.draw.random() < 0.3:
+            try:
+                here.delete_line()
+            except CollectionBusy:
+                here.refused += 1
+
+    move_by_two_keepers(here, fill=lambda: None, between=delete_a_line, rounds=300)
 
 
 def test_a_move_that_is_cancelled_leaves_all_as_it_was(world: Callable[..., World]) -> None:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.conftest import ValkeyServer, server_folder
-from tests.integration.verso_keeper.moving import NAME, Crashed, crashing
+from tests.integration.verso_keeper.move_runs import (
+    begin,
+    end_at_every_step,
+    move_by_two_keepers,
+    run_to_end,
+    two_servers,
+)
+from tests.integration.verso_keeper.moving import NAME
 from tests.integration.verso_keeper.moving_cold import ColdWorld
 
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.moves import Move, MoveReason, MoveStage
+from verso_core.jobs.moves import MoveReason, MoveStage
 
 KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
 
 
 @pytest.fixture(scope="module")
 def servers(valkey_binary: str) -> Iterator[dict[str, ValkeyServer]]:
-    flags = {"appendfsync": "everysec"}  # many steps, and no server is killed
-    with ExitStack() as stack:
-        made = {}
-        for name in ("home", "b"):
-            folder = stack.enter_context(server_folder())
-            made[name] = ValkeyServer(valkey_binary, folder, flags)
-            stack.callback(made[name].kill)
+    with two_servers(valkey_binary) as made:
         yield made
 
 
@@ -47,22 +47,6 @@ def world(servers: dict[str, ValkeyServer], folder: Path) -> Iterator[Callable[.
     yield build
     for one in made:
         one.close()
-
-
-def run_to_end(world: ColdWorld, source: str, *, rounds: int = 400) -> Move:
-    """Let one keeper after another take the move on, until it has ended."""
-    for _ in range(rounds):
-        move = world.ledgers[source].moves.all()[NAME]
-        if not move.running:
-            return move
-        world.mover(source).step()
-        world.act(2)
-        world.now += 1.0
-    raise AssertionError(move)
-
-
-def begin(world: ColdWorld, source: str, target: str) -> None:
-    world.ledgers[source].moves.begin(NAME, NAME, target)
 
 
 def filled(world: ColdWorld) -> None:
@@ -101,24 +85,14 @@ def test_a_collection_moves_there_and_back_and_its_objects_with_it(
 def test_a_keeper_may_end_at_every_step(
     world: Callable[..., ColdWorld], kind: CollectionKind, *, before: bool
 ) -> None:
-    at, ended = 0, False
-    while not ended:
-        at += 1
+    """Another one takes the move on, and the first one's late steps change nothing."""
+
+    def build(at: int) -> ColdWorld:
         here = world(kind, seed=at)
         filled(here)
-        begin(here, "home", "b")
-        with crashing(here, at, before=before) as seen:
-            try:
-                run_to_end(here, "home")
-                ended = len(seen) < at
-            except Crashed:
-                pass
-        here.act(5)
-        here.now += 60.0
-        assert run_to_end(here, "home").stage is MoveStage.DONE
-        here.check()
-        here.close()
-    assert at > 20
+        return here
+
+    end_at_every_step(build, before=before)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,26 +101,7 @@ def test_two_keepers_at_once_and_crashes_at_random_lose_nothing(
     world: Callable[..., ColdWorld], kind: CollectionKind, seed: int
 ) -> None:
     here = world(kind, seed=seed)
-    source, target = "home", "b"
-    for _ in range(3):
-        filled(here)
-        begin(here, source, target)
-        movers = [here.mover(source), here.mover(source)]
-        for _ in range(400):
-            if not here.ledgers[source].moves.all()[NAME].running:
-                break
-            which = here.draw.randrange(2)
-            at = here.draw.choice((1000, here.draw.randrange(1, 40)))
-            with crashing(here, at, before=here.draw.random() < 0.5):
-                try:
-                    movers[which].step()
-                except Crashed:
-                    movers[which] = here.mover(source)
-            here.act(3)
-            here.now += here.draw.choice((1.0, 2.0, 40.0))
-        assert here.ledgers[source].moves.all()[NAME].stage is MoveStage.DONE
-        here.check()
-        source, target = target, source
+    move_by_two_keepers(here, fill=lambda: filled(here), between=lambda: None, rounds=400)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -94,10 +94,11 @@ class ColdStorage:
         return Written(name, started)
 
     def copy(self, uid: str, asked: BucketRange) -> int:
-        """Copy a collection's objects to another ledger; return of how many parts all are there.
+        """Copy a collection's objects to another ledger and read each back.
 
-        Each is read back. While a store is full or away there may be none; so it is where there are
-        no objects, as in a folder that is not mounted: who asks knows that there are some.
+        Returns:
+            how many parts, from the first one asked for, are complete: 0 while the store is full,
+            away or, as a folder that is not mounted, empty, since a caller knows of objects in it.
         """
         ledger, _, to = (asked.to or "").partition("/")
         there, end, done = self.objects.of(ledger), time.monotonic() + asked.spend_s, 0
