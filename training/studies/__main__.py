@@ -23,8 +23,8 @@ python -m studies rankings --data DIR --artifact models/default --work WORK HEAD
 python -m studies precisions --data DIR --artifact models/default --work WORK HEAD ...
 python -m studies papers --data DIR --artifact models/default --work WORK [--full] \
     [--only STUDY ...]
-python -m studies joint --data DIR --artifact models/default --work WORK [--minutes N] \
-    [--only ARM ...]
+python -m studies joint --data DIR --artifact models/default --work WORK [--recipe joint-gpu] \
+    [--minutes N] [--only ARM ...]
 python -m studies gpu ENTRY --data DIR --artifact models/default --work WORK [--minutes N]
 python -m studies segments --recipe gpu --data DIR --prepared PREPARED --out SEGMENTS
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
@@ -283,7 +283,8 @@ def _joint(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
     arms = [arm for arm in JOINT_ARMS if not options.only or arm.name in options.only]
-    found = joint_study.run(bench, minutes=options.minutes, arms=arms)
+    recipe = runs.placed(runs.timed(config.load(options.recipe), options.minutes))
+    found = joint_study.run(bench, recipe=recipe, arms=arms)
     print(f"{joint_study.page(found)}\n")
     print(json.dumps({"study": joint_study.STUDY, "figures": found}))
 
@@ -526,7 +527,8 @@ def _add_papers(commands: _Commands) -> None:
         "joint", _joint, "train encoder and decoder together; goes on where it was",
         work="keeps each arm's state and results",
     )  # fmt: skip
-    joint.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
+    joint.add_argument("--recipe", default="joint", help="of every arm: name or TOML file")
+    joint.add_argument("--minutes", type=float, help="of each, not the recipe's")
     names = [arm.name for arm in JOINT_ARMS]
     joint.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 MAX_TOKENS = 256
 """The length all-MiniLM-L6-v2 was tuned for; longer texts are cut."""
 
+_TOKENS, _TOKENS_CPU = 32_768, 2048
+
 _WITH_POOLER = ("bert", "roberta", "xlm-roberta", "mpnet", "camembert")
 """Models that have a pooling layer of their own pre-training, which no sentence vector uses."""
 
@@ -241,6 +243,11 @@ def batches(lengths: Sequence[int], *, tokens: int) -> Iterator[list[int]]:
         start = stop
 
 
+def batch_tokens(near: torch.device | str) -> int:
+    """Return the tokens of one batch on a device: a GPU wants few large products."""
+    return _TOKENS_CPU if torch.device(near).type == "cpu" else _TOKENS
+
+
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token ids padded with 0 to the longest row, and the mask. Shape: (B, T), int64."""
     ids = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.int64)
@@ -258,7 +265,6 @@ def encode(
     *,
     texts: Sequence[str],
     device: str = "cpu",
-    tokens_per_batch: int = 2048,
     bfloat16: bool = False,
     progress: Progress | None = None,
 ) -> NDArray[np.float16]:
@@ -273,7 +279,7 @@ def encode(
     encoder = encoder.to(device)
     ids = [token_ids(e.ids) for e in tokenizer.encode_batch_fast(list(texts))]
     vectors = np.zeros((len(ids), encoder.dim), np.float16)
-    for rows in batches([len(one) for one in ids], tokens=tokens_per_batch):
+    for rows in batches([len(one) for one in ids], tokens=batch_tokens(device)):
         batch, mask = padded([ids[row] for row in rows])
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bfloat16):
             result = encoder(batch.to(device), mask.to(device))

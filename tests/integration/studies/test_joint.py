@@ -84,7 +84,7 @@ def _recipe() -> Recipe:
     """Return the artifact's sizes and a training of four steps."""
     values = config.load("tiny").to_dict()
     short = {"max_steps": 4, "warmup_steps": 1, "minutes": 10.0, "checkpoint_minutes": 1e-9}
-    return config.parse({**values, "train": {**values["train"], **short}})
+    return config.parse({**values, "name": "joint", "train": {**values["train"], **short}})
 
 
 def _prepare(bench: Bench) -> None:

@@ -175,8 +175,8 @@ _HEADS = (
 _JOINT = Step(
     "joint",
     STUDIES,
-    "joint --data {data} --artifact {artifact} --work {work}/studies",
-    figures=("studies/papers/joint/*/*.json",),
+    "joint --recipe joint-gpu --data {data} --artifact {artifact} --work {work}/studies",
+    figures=("studies/papers/joint-gpu/*/*.json",),
 )
 
 ENTRIES: Mapping[str, Entry] = {

@@ -15,18 +15,18 @@ from tokenizers import Tokenizer
 from studies.papers.kept import Figures
 from studies.quality import pairsets
 from verso_client.cli import evaluation
+from verso_training import device
 from verso_training.data.dataset import Dataset
 from verso_training.decoder import loss
 from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import round_int8
-from verso_training.encoder import batches, padded, token_ids
+from verso_training.encoder import batch_tokens, batches, padded, token_ids
 from verso_training.heads import scoring
 from verso_training.heads.signals import bootstrap
 
 Floats = NDArray[np.float32]
 _OTHERS = 1000
 """Documents of a search beside those that its questions ask for."""
-_TOKENS = 2048
 
 
 @torch.inference_mode()
@@ -34,10 +34,12 @@ def encode(model: torch.nn.Module, tokenizer: Tokenizer, texts: Sequence[str]) -
     """Return unit vectors of texts, in their order. Shape: (texts, D)."""
     ids = [token_ids(one.ids) for one in tokenizer.encode_batch_fast(list(texts))]
     found: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-    for rows in batches([len(one) for one in ids], tokens=_TOKENS):
-        with torch.autocast("cpu", torch.bfloat16):
-            vectors = model(*padded([ids[row] for row in rows]))
-        for row, vector in zip(rows, vectors.float().numpy(), strict=True):
+    near = device.of(model)
+    for rows in batches([len(one) for one in ids], tokens=batch_tokens(near)):
+        batch = device.beside(model, padded([ids[row] for row in rows]))
+        with torch.autocast(near.type, torch.bfloat16):
+            vectors = model(*batch)
+        for row, vector in zip(rows, vectors.float().cpu().numpy(), strict=True):
             found[row] = vector
     return np.stack(found)
 
@@ -57,6 +59,7 @@ def bits(decoder: Decoder, held: Dataset, vectors: Floats, *, scale: float) -> F
         scale: Of the int8 space.
     """
     decoder.eval()
+    near = device.of(decoder).type
     found: dict[str, float] = {}
     families = {chunk.source: chunk.family for chunk in held.chunks}
     own = replace(held, vectors=vectors.astype(np.float16))
@@ -64,7 +67,7 @@ def bits(decoder: Decoder, held: Dataset, vectors: Floats, *, scale: float) -> F
         ("vector", lambda read: round_int8(read, scale)),
         ("none", torch.zeros_like),
     ):
-        measured = loss.measure(decoder, own, as_met=as_met, device="cpu", bfloat16=True)
+        measured = loss.measure(decoder, own, as_met=as_met, device=near, bfloat16=True)
         for family in sorted({*families.values()}):
             rows = [measured[source] for source, owner in families.items() if owner == family]
             count = sum(chunk.family == family for chunk in held.chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from studies.papers.joint.arms import JointEncoder
 from studies.papers.joint.examples import Examples, Guard
 from studies.papers.joint.losses import as_stored, similarity
 from studies.tasks import objectives
-from verso_training import device
 from verso_training.config import Recipe
 from verso_training.data import dataset
 from verso_training.data.dataset import PADDING, Batch
@@ -29,6 +29,8 @@ from verso_training.encoder import SentenceEncoder, padded, token_ids
 
 _STATE = "state.pt"
 _MASK = "[MASK]"
+_ENCODED = 10_000
+"""Texts whose token ids are made at once: what the tokenizer returns takes far more than ids."""
 _SHARE_MASKED = 4
 """One chunk in four is read once more with masked tokens, which costs as much as reading it."""
 
@@ -59,20 +61,28 @@ class Models:
     tokenizer: Tokenizer
 
 
+def _pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> list[array[int]]:
+    """Return the encoder's token ids of each text, once for all epochs."""
+    found: list[array[int]] = []
+    for start in range(0, len(texts), _ENCODED):
+        encoded = tokenizer.encode_batch_fast(list(texts[start : start + _ENCODED]))
+        found.extend(array("i", token_ids(one.ids)) for one in encoded)
+    return found
+
+
 class JointRun:
     """Trains encoder and decoder together in one folder; goes on where it was stopped.
 
-    Afterwards all models are on the CPU.
-
     Args:
-        recipe: Budget, rates and sizes; ``minutes`` are of ``clock``.
+        recipe: Budget, rates and sizes; ``minutes`` are of ``clock``. The rates decay with the
+            share of them that has passed or with that of ``max_steps``, whichever is further.
         models: To train.
         examples: Texts that keep the space.
         data: Folder of a prepared data set, its vectors the old encoder's.
         folder: Of the run.
         scale: Of the int8 space.
         weights: Of the losses.
-        clock: Seconds of the budget.
+        clock: Seconds of the budget: by default the processor's, with a GPU the wall's.
     """
 
     def __init__(
@@ -85,7 +95,7 @@ class JointRun:
         folder: Path,
         scale: float,
         weights: Weights = Weights(),
-        clock: Callable[[], float] = time.process_time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.config, self.models, self.examples = recipe.train, models, examples
@@ -93,6 +103,7 @@ class JointRun:
         torch.manual_seed(self.config.seed)
         torch.set_num_threads(self.config.threads)
         self.data = dataset.load(data, Split.TRAIN)
+        self.pieces = _pieces(models.tokenizer, [chunk.text for chunk in self.data.chunks])
         self.bos, self.eos = recipe.model.bos, recipe.model.eos
         for module in (models.encoder, models.decoder, models.old):
             module.to(self.config.device)
@@ -102,16 +113,20 @@ class JointRun:
         self.lost: dict[str, float] = {}
         if (folder / _STATE).exists():
             self._restore()
-        self._clock = clock
-        self._began_s = clock() - self.progress.elapsed_s
+        on_cpu = torch.device(self.config.device).type == "cpu"
+        self._clock = clock or (time.process_time if on_cpu else time.monotonic)
+        self._began_s = self._clock() - self.progress.elapsed_s
 
     def train(self) -> None:
-        """Train until the budget is spent, and save."""
+        """Train until the budget is spent, and save. The models stay on the recipe's device."""
         budget_s, saved_s = self.config.minutes * 60, self.progress.elapsed_s
         with tqdm(total=round(budget_s), unit="s", desc=self.folder.name, mininterval=5.0) as bar:
             for batch in self._batches():
-                share = self.progress.elapsed_s / budget_s
-                if share >= 1.0 or self.progress.step >= self.config.max_steps:
+                share = max(
+                    self.progress.elapsed_s / budget_s,
+                    self.progress.step / self.config.max_steps,
+                )
+                if share >= 1.0:
                     break
                 self._step(batch, rate_share(self.config, share, self.progress.step))
                 bar.set_postfix({k: f"{v:.3f}" for k, v in self.lost.items()}, refresh=False)
@@ -120,8 +135,6 @@ class JointRun:
                     self.save()
                     saved_s = self.progress.elapsed_s
         self.save()
-        for module in (self.models.encoder, self.models.decoder, self.models.old):
-            module.to(device.PROCESSOR)
 
     def save(self) -> None:
         """Write weights, optimisers and progress; the file replaces the old one whole."""
@@ -188,10 +201,7 @@ class JointRun:
         if not self.models.encoder.learning():
             return {"text": self._generation(batch.vectors, batch)}
         guard = self.examples.draw(self.progress.step)
-        chunks = [
-            token_ids(self.models.tokenizer.encode(self.data.chunks[row].text).ids)
-            for row in batch.indices
-        ]
+        chunks = [self.pieces[row] for row in batch.indices]
         vectors = self._encoded([*chunks, *guard.texts])
         weights, count = self.weights, len(chunks)
         found = {
@@ -213,7 +223,7 @@ class JointRun:
         targets = batch.targets.flatten().index_select(0, counted)
         return tied_cross_entropy(picked, self.models.decoder.embedding.weight, targets)
 
-    def _encoded(self, rows: Sequence[list[int]]) -> Tensor:
+    def _encoded(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return vectors in the order of the rows, long and short ones read apart."""
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
         half = len(order) // 2
@@ -229,7 +239,7 @@ class JointRun:
     def _old(self, batch: Batch, guard: Guard) -> Tensor:
         return torch.cat([batch.vectors, self.models.old(*self._padded(guard.texts)).float()])
 
-    def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         ids, mask = padded(rows)
         return ids.to(self.config.device), mask.to(self.config.device)
 
@@ -239,7 +249,7 @@ class JointRun:
         scores = torch.tensor(guard.scores, device=left.device)
         return objectives.cosine_mse(left, right, scores)
 
-    def _masked(self, chunks: Sequence[list[int]]) -> Tensor:
+    def _masked(self, chunks: Sequence[Sequence[int]]) -> Tensor:
         ids, mask = padded(chunks[::_SHARE_MASKED])
         tokenizer, encoder = self.models.tokenizer, self.models.encoder
         made = objectives.mask_tokens(

@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from studies.comparison.runs import placed, timed
+from studies.comparison.runs import placed
 from studies.papers.joint import examples, measure
 from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
 from studies.papers.joint.run import JointRun, Models
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
 from verso_core import manifest
-from verso_training import config, encoder
+from verso_training import config, device, encoder
 from verso_training.artifact import tuning, weights
 from verso_training.config import Conditioning, Recipe
 from verso_training.data import chunks, dataset, sources
@@ -34,7 +34,6 @@ def run(
     bench: Bench,
     *,
     recipe: Recipe | None = None,
-    minutes: float | None = None,
     arms: Iterable[Arm] = ARMS,
     load: Callable[[], tuple[encoder.SentenceEncoder, Tokenizer]] | None = None,
 ) -> Parts:
@@ -42,14 +41,13 @@ def run(
 
     Args:
         bench: Data, artifact and working folder.
-        recipe: Of every arm; ``joint`` by default.
-        minutes: Of processor time for each arm, not those of ``joint``.
+        recipe: Of every arm; ``joint`` by default. What was kept of one serves no other.
         arms: Which.
         load: Returns the encoder to start from, new at each call, and its tokenizer.
     """
-    recipe = recipe or placed(timed(config.load("joint"), minutes))
+    recipe = recipe or placed(config.load("joint"))
     load = load or partial(encoder.load, encoder.shipped_folder())
-    work = bench.work / "papers" / STUDY
+    work = bench.work / "papers" / recipe.name
     data = prepared(bench, recipe, load, folder=work / "data")
     kept = Kept(work / f"{recipe.train.minutes:g}")
     return {
@@ -74,6 +72,7 @@ def prepared(
     folder.mkdir(parents=True, exist_ok=True)
     tokens = tuning.tokenizer(manifest.load(bench.artifact))
     model, words = load()
+    near = device.named(recipe.train.device)
     rng = random.Random(recipe.data.seed)
     pools: dict[Split, list[sources.Document]] = {split: [] for split in Split}
     for document in sources.documents(bench.data):
@@ -86,7 +85,11 @@ def prepared(
         fitted = list(chunks.fit_tokens(drawn, tokens, max_tokens=recipe.model.max_tokens))
         kept = [chunk for chunk, _ in fitted]
         vectors = encoder.encode(
-            model, words, texts=[chunk.text for chunk in kept], bfloat16=recipe.train.bfloat16
+            model,
+            words,
+            texts=[chunk.text for chunk in kept],
+            device=near,
+            bfloat16=recipe.train.bfloat16,
         )
         dataset.write(folder, split, kept, tokens=[ids for _, ids in fitted], vectors=vectors)
     (folder / "done").touch()
