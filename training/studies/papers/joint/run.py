@@ -103,7 +103,8 @@ class JointRun:
         torch.manual_seed(self.config.seed)
         torch.set_num_threads(self.config.threads)
         self.data = dataset.load(data, Split.TRAIN)
-        self.pieces = _pieces(models.tokenizer, [chunk.text for chunk in self.data.chunks])
+        read = self.data.chunks if models.encoder.learning() else []
+        self.pieces = _pieces(models.tokenizer, [chunk.text for chunk in read])
         self.bos, self.eos = recipe.model.bos, recipe.model.eos
         for module in (models.encoder, models.decoder, models.old):
             module.to(self.config.device)
