@@ -24,7 +24,7 @@ python -m studies precisions --data DIR --artifact models/default --work WORK HE
 python -m studies papers --data DIR --artifact models/default --work WORK [--full] \
     [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--recipe joint-gpu] \
-    [--minutes N] [--only ARM ...]
+    [--minutes N] [--similarity W] [--only ARM ...]
 python -m studies gpu ENTRY --data DIR --artifact models/default --work WORK [--minutes N]
 python -m studies segments --recipe gpu --data DIR --prepared PREPARED --out SEGMENTS
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
@@ -63,6 +63,7 @@ from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
+from studies.papers.joint.run import OLD_SPACE, Weights
 from studies.quality import later, rankings, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
@@ -284,7 +285,8 @@ def _joint(options: argparse.Namespace) -> None:
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
     arms = [arm for arm in JOINT_ARMS if not options.only or arm.name in options.only]
     recipe = runs.placed(runs.timed(config.load(options.recipe), options.minutes))
-    found = joint_study.run(bench, recipe=recipe, arms=arms)
+    losses = Weights(similarity=options.similarity)
+    found = joint_study.run(bench, recipe=recipe, losses=losses, arms=arms)
     print(f"{joint_study.page(found)}\n")
     print(json.dumps({"study": joint_study.STUDY, "figures": found}))
 
@@ -529,6 +531,10 @@ def _add_papers(commands: _Commands) -> None:
     )  # fmt: skip
     joint.add_argument("--recipe", default="joint", help="of every arm: name or TOML file")
     joint.add_argument("--minutes", type=float, help="of each, not the recipe's")
+    joint.add_argument(
+        "--similarity", type=float, default=OLD_SPACE.similarity, metavar="W",
+        help="weight of the old cosines among the losses (%(default)s)",
+    )  # fmt: skip
     names = [arm.name for arm in JOINT_ARMS]
     joint.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
 

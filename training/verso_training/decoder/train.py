@@ -6,8 +6,8 @@ Steps:
 2. every step: one length-bucketed batch; the vectors are disturbed as by storage
    (rounded to float16 or int8, a little noise, sometimes zeroed); cross-entropy; Muon for the
    matrices inside the blocks, AdamW for all else;
-3. the learning rate depends on the share of the budget that has passed, not on the step: a busy
-   machine trains fewer steps but the decay always completes;
+3. the learning rate depends on the share of the budget that has passed, of the time or of
+   ``max_steps``: a busy machine trains fewer steps but the decay always completes;
 4. every few minutes: held-out quality to TensorBoard and ``metrics.jsonl``, and a checkpoint from
    which ``--resume`` continues with the remaining time.
 
@@ -182,8 +182,8 @@ class Run:
         )
         evaluated_s = saved_s = self.progress.elapsed_s
         for batch in self._batches():
-            share = self._elapsed() / (self.config.minutes * 60)
-            if share >= 1.0 or self.progress.step >= self.config.max_steps:
+            share = budget_share(self.config, self._elapsed(), self.progress.step)
+            if share >= 1.0:
                 break
             loss = self._step(batch, rate_share(self.config, share, self.progress.step))
             self._record(writer, bar, loss)
@@ -300,6 +300,11 @@ class Run:
 
     def _elapsed(self) -> float:
         return self._clock() - self._began_s
+
+
+def budget_share(config: TrainConfig, elapsed_s: float, step: int) -> float:
+    """Share of the budget that is spent: of the time or of the steps, whichever is further."""
+    return max(elapsed_s / (config.minutes * 60), step / config.max_steps)
 
 
 def rate_share(config: TrainConfig, share: float, step: int) -> float:

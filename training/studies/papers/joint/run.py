@@ -24,7 +24,7 @@ from verso_training.data.dataset import PADDING, Batch
 from verso_training.data.sources import Split
 from verso_training.decoder.loss import tied_cross_entropy
 from verso_training.decoder.model import Decoder
-from verso_training.decoder.train import Progress, optimisers, rate_share
+from verso_training.decoder.train import Progress, budget_share, optimisers, rate_share
 from verso_training.encoder import SentenceEncoder, padded, token_ids
 
 _STATE = "state.pt"
@@ -49,6 +49,10 @@ class Weights:
     cosine: float = 0.2
     masked: float = 0.02
     rate: float = 1e-4
+
+
+OLD_SPACE = Weights()
+"""Keeps the cosines of the old space as well as the rows of 2026-11-27 do."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class JointRun:
         data: Path,
         folder: Path,
         scale: float,
-        weights: Weights = Weights(),
+        weights: Weights = OLD_SPACE,
         clock: Callable[[], float] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,10 +127,7 @@ class JointRun:
         budget_s, saved_s = self.config.minutes * 60, self.progress.elapsed_s
         with tqdm(total=round(budget_s), unit="s", desc=self.folder.name, mininterval=5.0) as bar:
             for batch in self._batches():
-                share = max(
-                    self.progress.elapsed_s / budget_s,
-                    self.progress.step / self.config.max_steps,
-                )
+                share = budget_share(self.config, self.progress.elapsed_s, self.progress.step)
                 if share >= 1.0:
                     break
                 self._step(batch, rate_share(self.config, share, self.progress.step))

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from studies.comparison.runs import placed
 from studies.papers.joint import examples, measure
 from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
-from studies.papers.joint.run import JointRun, Models
+from studies.papers.joint.run import OLD_SPACE, JointRun, Models, Weights
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
 from verso_core import manifest
@@ -34,6 +34,7 @@ def run(
     bench: Bench,
     *,
     recipe: Recipe | None = None,
+    losses: Weights = OLD_SPACE,
     arms: Iterable[Arm] = ARMS,
     load: Callable[[], tuple[encoder.SentenceEncoder, Tokenizer]] | None = None,
 ) -> Parts:
@@ -42,6 +43,7 @@ def run(
     Args:
         bench: Data, artifact and working folder.
         recipe: Of every arm; ``joint`` by default. What was kept of one serves no other.
+        losses: Weights of the losses.
         arms: Which.
         load: Returns the encoder to start from, new at each call, and its tokenizer.
     """
@@ -49,14 +51,18 @@ def run(
     load = load or partial(encoder.load, encoder.shipped_folder())
     work = bench.work / "papers" / recipe.name
     data = prepared(bench, recipe, load, folder=work / "data")
-    kept = Kept(work / f"{recipe.train.minutes:g}")
+    kept = Kept(work / folder_of(recipe, losses))
+    measured = partial(_measured, bench, recipe=recipe, load=load, losses=losses, data=data)
     return {
-        arm.name: kept.of(
-            arm.name,
-            partial(_measured, bench, arm, recipe, load, data=data, folder=kept.folder / arm.name),
-        )
+        arm.name: kept.of(arm.name, partial(measured, arm, folder=kept.folder / arm.name))
         for arm in arms
     }
+
+
+def folder_of(recipe: Recipe, losses: Weights) -> str:
+    """Return the folder's name: minutes, and the weight of the old cosines if it is another."""
+    minutes = f"{recipe.train.minutes:g}"
+    return minutes if losses == OLD_SPACE else f"{minutes}-{losses.similarity:g}"
 
 
 def prepared(
@@ -99,9 +105,10 @@ def prepared(
 def _measured(
     bench: Bench,
     arm: Arm,
+    *,
     recipe: Recipe,
     load: Callable[[], tuple[encoder.SentenceEncoder, Tokenizer]],
-    *,
+    losses: Weights,
     data: Path,
     folder: Path,
 ) -> Figures:
@@ -113,8 +120,9 @@ def _measured(
     made = Models(JointEncoder(base.eval(), arm.trained), start(bench, arm), old, words)
     scale = about.space.int8_scale
     one = JointRun(
-        recipe, made, examples.read(bench.data, words), data=data, folder=folder, scale=scale
-    )
+        recipe, made, examples.read(bench.data, words),
+        data=data, folder=folder, scale=scale, weights=losses,
+    )  # fmt: skip
     one.train()
     held = dataset.load(data, Split.VALIDATION)
     vectors = measure.encode(made.encoder, words, [chunk.text for chunk in held.chunks])
