@@ -40,6 +40,7 @@ from verso_core.jobs import Precision
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
 from verso_training.data import sources
 from verso_training.data.sources import Split
+from verso_training.heads.signals import bootstrap
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.records.artifact import cutter
 from verso_worker.records.chunking import Cutter
@@ -97,21 +98,24 @@ class Decided:
         decoder: Likewise by the decoder. Shape: (N,).
         bits: What came. Shape: (N,), 0 or 1.
         kinds: Which set of weights. Shape: (N,).
-        ends: Bits that the decoder alone spends on where its tokens and records end.
-        size: Bytes of the texts.
+        owners: The text of each decision. Shape: (N,).
+        ends: Bits of each text that the decoder alone spends on where its tokens and records end.
+            Shape: (texts,).
     """
 
     mixture: Floats
     decoder: Floats
     bits: NDArray[np.int64]
     kinds: NDArray[np.int64]
-    ends: float
-    size: int
+    owners: NDArray[np.int64]
+    ends: Floats
 
-    def cost(self, chance: Floats) -> float:
-        """Return bits a byte of decisions with these probabilities of a 1."""
+    def cost(self, chance: Floats) -> Floats:
+        """Return the bits of each text's decisions with these probabilities of a 1."""
         own = np.where(self.bits == 1, chance, 1.0 - chance)
-        return float(-np.log2(np.clip(own, _LEAST, 1.0)).sum()) / self.size
+        spent = -np.log2(np.clip(own, _LEAST, 1.0))
+        counted = np.bincount(self.owners, weights=spent, minlength=len(self.ends))
+        return np.asarray(counted, np.float64)
 
 
 def run(bench: Bench) -> Parts:
@@ -163,20 +167,28 @@ def _measured(bench: Bench, source: str) -> Figures:
     held = _held(bench, source, reader.cutter)
     learnt, asked = (decided(part, reader, tables) for part in (held[0::2], held[1::2]))
     began_s = time.process_time()
-    by_mixture = [_mixture_bits(chunk, tables) for chunk in held[1::2]]
+    by_mixture = np.array([_mixture_bits(chunk, tables) for chunk in held[1::2]])
     spent_s = time.process_time() - began_s
-    by_decoder = [_decoder_bits(chunk, reader) for chunk in held[1::2]]
-    combined = asked.cost(mixed(asked, fitted(learnt)))
-    return {
-        "chunks": len(by_mixture),
-        "bytes": asked.size,
-        "mixture": sum(by_mixture) / asked.size,
-        "decoder": sum(by_decoder) / asked.size,
-        "choice": sum(map(min, by_mixture, by_decoder)) / asked.size,
-        "combined": combined + asked.ends / asked.size,
-        "ends": asked.ends / asked.size,
-        "mixture_s_a_mb": 1e6 * spent_s / asked.size,
+    by_decoder = np.array([_decoder_bits(chunk, reader) for chunk in held[1::2]])
+    combined = asked.cost(mixed(asked, fitted(learnt))) + asked.ends
+    choice = np.minimum(by_mixture, by_decoder)
+    sizes = np.array([len(chunk) for chunk in held[1::2]])
+    figures = {
+        "chunks": len(sizes),
+        "bytes": int(sizes.sum()),
+        "mixture_s_a_mb": 1e6 * spent_s / int(sizes.sum()),
     }
+    spent = {"mixture": by_mixture, "decoder": by_decoder, "choice": choice}
+    spent |= {"combined": combined, "ends": asked.ends, "saved": choice - combined}
+    for name, bits in spent.items():
+        figures |= _rate(name, bits, sizes)
+    return figures
+
+
+def _rate(name: str, bits: Floats, sizes: NDArray[np.int64]) -> dict[str, float]:
+    """Return bits a byte with an interval over the texts."""
+    found = bootstrap(lambda at: float(bits[at].sum() / sizes[at].sum()), len(sizes))
+    return {name: found.value, f"{name}/low": found.low, f"{name}/high": found.high}
 
 
 def _first(bench: Bench, source: str, cuts: Cutter) -> list[bytes]:
@@ -219,8 +231,9 @@ def _decoder_bits(chunk: bytes, reader: Reader) -> float:
 def decided(chunks: Sequence[bytes], reader: Reader, tables: MixtureTables) -> Decided:
     """Take texts apart into decisions."""
     rows: list[Decision] = []
-    ends = 0.0
-    for chunk in chunks:
+    owners: list[int] = []
+    ends = np.zeros(len(chunks))
+    for at, chunk in enumerate(chunks):
         bits, chances = mixture_fit.decisions(chunk, tables.tables)
         # Each byte is nine decisions, the first of which is whether the text ends.
         parts = (one[:-1].reshape(-1, 9)[:, 1:] for one in (bits, chances))
@@ -230,18 +243,19 @@ def decided(chunks: Sequence[bytes], reader: Reader, tables: MixtureTables) -> D
                 held = np.concatenate([[0.0], np.cumsum(ahead[reader.ordered.order])])
                 last = ahead[reader.eos] / (ahead[reader.eos] + held[-1])
                 if token is None:
-                    ends -= np.log2(max(last, _TINY))
+                    ends[at] -= np.log2(max(last, _TINY))
                     continue
-                ends -= np.log2(max(1.0 - last, _TINY))
-                ends += _token(reader.pieces[token], held, reader.ordered, by_byte, rows)
+                ends[at] -= np.log2(max(1.0 - last, _TINY))
+                ends[at] += _token(reader.pieces[token], held, reader.ordered, by_byte, rows)
+        owners += [at] * (len(rows) - len(owners))
     found = np.array(rows)
     return Decided(
         found[:, 0],
         found[:, 1],
         found[:, 2].astype(np.int64),
         found[:, 3].astype(np.int64),
-        float(ends),
-        sum(map(len, chunks)),
+        np.array(owners),
+        ends,
     )
 
 
@@ -319,9 +333,14 @@ def page(found: Parts) -> str:
     """Return the table."""
     columns = ["bits a byte", "mixture", "decoder", "the smaller of a chunk", "combined"]
     columns += ["of it token ends"]
-    keys = ("mixture", "decoder", "choice", "combined", "ends")
-    rows = [[name, *(f"{figures[key]:.3f}" for key in keys)] for name, figures in found.items()]
+    columns += ["saves of the smaller"]
+    keys = ("mixture", "decoder", "choice", "combined", "ends", "saved")
+    rows = [[name, *(_with_interval(f, key) for key in keys)] for name, f in found.items()]
     sizes = "; ".join(
         f"{name}: {f['chunks']:.0f} chunks, {f['bytes']:,.0f} bytes" for name, f in found.items()
     )
     return f"{table(columns, rows)}\n\n{sizes}"
+
+
+def _with_interval(figures: Figures, key: str) -> str:
+    return f"{figures[key]:.3f} [{figures[f'{key}/low']:.3f}, {figures[f'{key}/high']:.3f}]"

@@ -1,5 +1,6 @@
 """What the studies of the papers reckon, on numbers small enough to follow."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -76,9 +77,15 @@ def test_mixing_is_no_worse_than_either_on_what_it_learnt() -> None:
     truth = rng.random(4000)
     bits = (rng.random(4000) < truth).astype(np.int64)
     one, other = (np.clip(truth + rng.normal(0, 0.2, 4000), 0.02, 0.98) for _ in range(2))
-    found = Decided(one, other, bits, np.zeros(4000, np.int64), 0.0, 500)
+    owners = np.repeat([0, 1], 2000)
+    found = Decided(one, other, bits, np.zeros(4000, np.int64), owners, np.zeros(2))
     both = found.cost(combined.mixed(found, combined.fitted(found)))
-    assert both < min(found.cost(found.mixture), found.cost(found.decoder))
+    assert both.sum() < min(found.cost(found.mixture).sum(), found.cost(found.decoder).sum())
+    halves = [dataclasses.replace(found, bits=1 - bits).cost(one)[at] for at in (0, 1)]
+    for at, half in enumerate(halves):
+        rows = owners == at
+        by_hand = -np.log2(np.where(bits[rows] == 0, one[rows], 1 - one[rows])).sum()
+        assert half == pytest.approx(by_hand)
 
 
 def test_an_object_is_json_and_its_syntax_is_what_no_field_holds() -> None:
