@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ class Step:
     Attributes:
         name: Of its files in the working folder. What two entries call the same is done once.
         module: Of ``python -m``.
-        arguments: Words. ``{data}``, ``{artifact}``, ``{work}`` and ``{recipe}`` are the caller's;
-            a word with ``*`` is the one path that it fits when the step starts.
+        arguments: Words, in quotes where one has spaces. ``{data}``, ``{artifact}``, ``{work}`` and
+            ``{recipe}`` are the caller's; a word with ``*`` is the one path that it fits when the
+            step starts.
         figures: Patterns of files below the working folder: JSON, or JSON lines of which the last
             one counts.
         needs: Steps that must have ended before.
@@ -57,7 +59,7 @@ class Places:
             "work": self.work,
             "recipe": self.recipe,
         }
-        return [word.format(**named) for word in step.arguments.split()]
+        return [word.format(**named) for word in shlex.split(step.arguments)]
 
 
 _DATA = Step("gpu-data", TRAINING, "prepare --recipe {recipe} --data {data} --out {work}/gpu-data")
@@ -172,19 +174,23 @@ _HEADS = (
     ),
 )
 
-_JOINT = Step(
-    "joint",
-    STUDIES,
-    "joint --recipe joint-gpu --data {data} --artifact {artifact} --work {work}/studies",
-    figures=("studies/papers/joint-gpu/*/*.json",),
+_JOINT = tuple(
+    Step(
+        f"joint-{weight}",
+        STUDIES,
+        f"joint --recipe joint-gpu --similarity {weight} --only 'all layers, new cross-attention' "
+        "--data {data} --artifact {artifact} --work {work}/studies",
+        figures=(f"studies/papers/joint-gpu/*-{weight}/*.json",),
+    )
+    for weight in (300, 1000, 3000)
 )
 
 ENTRIES: Mapping[str, Entry] = {
+    "joint": Entry(60.0, _JOINT),
     "decoder": Entry(60.0, _DECODER),
     "conditioning": Entry(40.0, (_DATA, _arm("memory"), _arm("cross"))),
     "segments": Entry(100.0, _SEGMENTS),
     "heads": Entry(180.0, _HEADS),
-    "joint": Entry(120.0, (_JOINT,)),
     "papers": Entry(
         180.0,
         tuple(
