@@ -144,16 +144,15 @@ def compared(
         first = _answerable(test, final)
         head = module.heads[name.value]
         assert isinstance(head, SpanHead)
+        told = {one.name: getattr(marks, one.name) for one in dataclasses.fields(marks)}
+        told |= {"exact_11": first.exact, "f1_11": first.f1, "gain": gain}
+        for key, interval in told.items():
+            figures |= {
+                f"{name}/{key}": interval.value,
+                f"{name}/{key}/low": interval.low,
+                f"{name}/{key}/high": interval.high,
+            }
         figures |= {
-            f"{name}/{one.name}": getattr(marks, one.name).value
-            for one in dataclasses.fields(marks)
-        }
-        figures |= {
-            f"{name}/exact_11": first.exact.value,
-            f"{name}/f1_11": first.f1.value,
-            f"{name}/gain": gain.value,
-            f"{name}/low": gain.low,
-            f"{name}/high": gain.high,
             f"{name}/parameters": sum(weight.numel() for weight in head.parameters()),
             f"{name}/ms": _ms(head, width=base.width, tokens=config.max_tokens),
         }
@@ -205,19 +204,17 @@ def page(found: Parts) -> str:
     columns += ["parameters", "ms a window"]
     rows = []
     for name in SpanLayers:
-        f = {key: figures[f"{name}/{key}"] for key in _COLUMNS}
-        gain = f"{f['gain']:+.1f} [{f['low']:+.1f}, {f['high']:+.1f}]"
-        cells = [
-            f"{f['exact']:.1f}",
-            f"{f['f1']:.1f}",
-            gain if name is not SpanLayers.VANILLA else "",
-        ]
-        cells += [f"{f[key]:.1f}" for key in ("answerable_f1", "refused", "exact_11", "f1_11")]
-        rows.append([str(name), *cells, f"{f['parameters']:,.0f}", f"{f['ms']:.2f}"])
+        told = {key: with_interval(figures, f"{name}/{key}") for key in COLUMNS}
+        if name is SpanLayers.VANILLA:
+            told["gain"] = ""
+        sizes = [f"{figures[f'{name}/parameters']:,.0f}", f"{figures[f'{name}/ms']:.2f}"]
+        rows.append([str(name), *told.values(), *sizes])
     return table(columns, rows)
 
 
-_COLUMNS = (
-    "exact", "f1", "gain", "low", "high", "answerable_f1", "refused", "exact_11", "f1_11",
-    "parameters", "ms",
-)  # fmt: skip
+def with_interval(figures: Figures, key: str) -> str:
+    """Return a figure with its interval."""
+    return f"{figures[key]:.1f} [{figures[f'{key}/low']:.1f}, {figures[f'{key}/high']:.1f}]"
+
+
+COLUMNS = ("exact", "f1", "gain", "answerable_f1", "refused", "exact_11", "f1_11")

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from studies.papers.kept import Figures, Kept, Parts, table
-from studies.papers.readers import compared
+from studies.papers.readers import COLUMNS, compared, with_interval
 from studies.quality import squad
 from studies.quality.classification import Bench
 from studies.quality.job import load_recipe
@@ -185,17 +185,13 @@ def page(found: Parts) -> str:
     rows = []
     for name, figures in found.items():
         for layers in (layers for layers in LAYERS if f"{layers}/f1" in figures):
-            f = {key: figures[f"{layers}/{key}"] for key in _COLUMNS}
-            gain = f"{f['gain']:+.1f} [{f['low']:+.1f}, {f['high']:+.1f}]"
-            plain = layers is SpanLayers.VANILLA or "steps" not in figures
-            cells = [f"{f['exact']:.1f}", f"{f['f1']:.1f}", "" if plain else gain]
-            cells += [f"{f[key]:.1f}" for key in _COLUMNS[5:]]
+            told = {key: with_interval(figures, f"{layers}/{key}") for key in COLUMNS}
+            if layers is SpanLayers.VANILLA or "steps" not in figures:
+                told["gain"] = ""
+            cells = [*told.values()]
             cells += [f"{figures[key]:.0f}" if key in figures else "" for key in _SPENT]
             rows.append([f"{name}, {layers}", *cells])
     return table(columns, rows)
 
 
-_COLUMNS = (
-    "exact", "f1", "gain", "low", "high", "answerable_f1", "refused", "exact_11", "f1_11",
-)  # fmt: skip
 _SPENT = ("steps", "minutes")
