@@ -3,7 +3,8 @@
 No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
 chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the last
 2 MiB of the first part, which is as much text as a fit uses; *smallest* under that codec policy
-instead of ``balanced``. Ids of documents are numbers. Then everything is written into real stores:
+instead of ``balanced``. Ids of documents are the platform's own, of 32
+digits, or numbers (``--ids``). Then everything is written into real stores:
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
@@ -20,12 +21,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import itertools
 import os
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,7 @@ from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy, Precision
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
+from verso_gateway.bodies.ids import new_ids
 from verso_standalone.stack import find_artifact
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 from verso_worker.records import generation, policy
@@ -65,16 +68,25 @@ KINDS = (
     ("dense, int4", Precision.INT4, False),
 )
 
+IDS: dict[str, Callable[[], Iterator[str]]] = {
+    "platform": new_ids,
+    "numbers": lambda: map(str, itertools.count()),
+}
+"""Of documents whose sender gives none, and the shortest ones; the name of an entry is its id."""
+
 
 def entries(
-    texts: Sequence[Sequence[bytes]], codecs: dict[Codec, ByteCodec], how: CodecPolicy
+    texts: Sequence[Sequence[bytes]],
+    codecs: dict[Codec, ByteCodec],
+    how: CodecPolicy,
+    names: Iterator[str],
 ) -> dict[str, bytes]:
-    """Return the packed entries of texts that were cut into chunks, by document."""
+    """Return the packed entries of texts that were cut into chunks, by the documents' names."""
     found = {}
-    for number, chunks in enumerate(texts):
+    for name, chunks in zip(names, texts, strict=False):
         records = tuple(_record(chunk, codecs, how) for chunk in chunks)
         entry = Entry(1 << 20, sum(map(len, chunks)), records, located=True)
-        found[f"{number}"] = entry.pack()
+        found[name] = entry.pack()
     return found
 
 
@@ -138,6 +150,7 @@ def measure(
     folder: Path,
     count: int,
     kinds: Sequence[str],
+    names: Callable[[], Iterator[str]],
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each kind of collection and codec."""
     artifact = manifest.load(folder)
@@ -158,7 +171,7 @@ def measure(
         "fitted, smallest": (fitted, CodecPolicy.SMALLEST),
     }
     entry = {
-        way: real_stores.taken(ledger, entries(texts, *chosen), SHARE) / len(chunks)
+        way: real_stores.taken(ledger, entries(texts, *chosen, names()), SHARE) / len(chunks)
         for way, chosen in ways.items()
     }
     settings = artifact.manifest.space
@@ -211,6 +224,7 @@ def main() -> None:
     names = [name for name, *_ in KINDS]
     parser.add_argument("--kinds", nargs="+", default=names, choices=names, help="collections")
     parser.add_argument("--chunks", type=int, default=20_000, help="in the vector store")
+    parser.add_argument("--ids", choices=IDS, default="platform", help="of the documents")
     arguments = parser.parse_args()
     paper = sheet.Sheet("documents")
     folder = (arguments.artifact or find_artifact()).resolve()
@@ -221,7 +235,12 @@ def main() -> None:
                 arguments.data, arguments.sets, fit_bytes=HISTORY_BYTES
             )
             for row in measure(
-                found, ledger, folder=folder, count=arguments.chunks, kinds=arguments.kinds
+                found,
+                ledger,
+                folder=folder,
+                count=arguments.chunks,
+                kinds=arguments.kinds,
+                names=IDS[arguments.ids],
             )
         ]
     columns = ["set", "collection", "codec", "chunks", "raw", "entry", "points", "kept", "share"]
@@ -233,7 +252,7 @@ def main() -> None:
         ("set", "collection", *named),
         [[row["set"], row["collection"], *(row["parts"][p] for p in named)] for row in shipped],
     )
-    paper.finish({"artifact": manifest.load(folder).id, "sets": rows})
+    paper.finish({"artifact": manifest.load(folder).id, "ids": arguments.ids, "sets": rows})
 
 
 if __name__ == "__main__":

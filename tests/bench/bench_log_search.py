@@ -348,6 +348,7 @@ def main() -> None:
     parser.add_argument("--similar", type=float, default=CHOSEN[0])
     parser.add_argument("--words", type=int, default=CHOSEN[1])
     parser.add_argument("--vectors", type=Path, help="file (.npz) that keeps vectors between runs")
+    parser.add_argument("--only", nargs="+", metavar="VARIANT", help="names of rows, not all")
     arguments = parser.parse_args()
     paper = sheet.Sheet("log_search")
     systems = [shipped()] if arguments.data is None else list(loghub(arguments.data))
@@ -360,9 +361,13 @@ def main() -> None:
         Variant("the miner's own parameters, hybrid", (SIMILAR, WORDS), hybrid=True),
         Variant("mined as chosen: templates, raw", chosen),
         Variant("as shipped: mined as chosen, alike", chosen, alike=True),
+        Variant("as shipped, hybrid", chosen, alike=True, hybrid=True),
         Variant("chosen: rows, alike", chosen, rows=True, alike=True),
         Variant("chosen, hybrid", chosen, rows=True, alike=True, hybrid=True),
     ]
+    if unknown := {*(arguments.only or ())} - {variant.name for variant in variants}:
+        parser.error(f"expected names of rows, got {sorted(unknown)}")
+    variants = [one for one in variants if not arguments.only or one.name in arguments.only]
     results: dict[str, dict[str, Measures]] = defaultdict(dict)
     for system in systems:
         for variant in variants:

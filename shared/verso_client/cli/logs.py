@@ -14,6 +14,7 @@ from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
 from verso_core.jobs import Filter
 from verso_core.jobs.logs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
+from verso_core.jobs.search import MAX_HITS
 
 _SHOWN = 100
 _FOUND = 10
@@ -38,7 +39,12 @@ def logs(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=0, help="Lines or statements shown; 0: all lines."),
+        typer.Option(
+            "--limit",
+            "-n",
+            min=0,
+            help="Lines or statements shown; 0: all lines, 1,000 statements.",
+        ),
     ] = None,
     lines: Annotated[
         bool, typer.Option("--lines", help="With a question: show lines, not statements.")
@@ -157,7 +163,8 @@ def _find(
     """Show the statements that a question is about."""
     with client(context) as platform:
         started = time.monotonic()
-        found = platform.search(question, collection=collection, limit=limit or 10, filter=filter)
+        count = _FOUND if limit is None else limit or MAX_HITS
+        found = platform.search(question, collection=collection, limit=count, filter=filter)
     if as_json:
         print_json(found)
     else:

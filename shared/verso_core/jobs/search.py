@@ -28,6 +28,8 @@ from verso_core.jobs.models import (
 )
 from verso_core.texts import Metadata
 
+MAX_HITS = 1000
+"""The most hits of a search."""
 DENSE_SHARE = 0.5
 """What the vector's cosine counts where vectors and words are compared, in [0, 1]."""
 RERANK_SHARE = 0.4
@@ -39,7 +41,7 @@ class SearchOptions(Params):
     """How a search is done: every option that its request and its slice share."""
 
     collection: StoredName = "default"
-    limit: int = Field(default=10, ge=1, le=1000)
+    limit: int = Field(default=10, ge=1, le=MAX_HITS)
     mode: SearchMode | None = Field(
         default=None, description="by default as the collection's setting says"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Thread
+from unittest import mock
 
 import pytest
 import typer
@@ -19,12 +21,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from verso_client.cli import app as command_line
-from verso_client.cli import render, sources
+from verso_client.cli import logs, render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit, failures_reported
 from verso_core.jobs import CollectionKind, Filter, ItemError
 from verso_core.jobs.collections import CollectionInfo, CollectionRequest
-from verso_core.jobs.search import Found, Hit, StatementLine
+from verso_core.jobs.search import MAX_HITS, Found, Hit, StatementLine
 from verso_core.jobs.statistics import Statistics
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
@@ -110,6 +112,20 @@ def test_a_mistake_is_told_with_what_was_meant(words: list[str], told: str) -> N
     result = CliRunner().invoke(command_line.app, [*NOWHERE, *words], env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"), [([], 10), (["--limit", "3"], 3), (["--limit", "0"], MAX_HITS)]
+)
+def test_statements_are_asked_for_up_to_the_limit_and_0_is_the_most(
+    words: list[str], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = mock.MagicMock()
+    platform.search.return_value = Found(hits=())
+    monkeypatch.setattr(logs, "client", lambda _: contextlib.nullcontext(platform))
+    done = CliRunner().invoke(command_line.app, ["logs", "who failed?", "-c", "own", *words])
+    assert done.exit_code == 0
+    assert platform.search.call_args.kwargs["limit"] == asked
 
 
 def test_the_version_is_shown_and_the_help_is_in_groups() -> None:
