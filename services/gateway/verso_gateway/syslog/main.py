@@ -45,19 +45,20 @@ async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
     )
     wakeups = WakeupSender(settings.broker_url, metrics=metrics)
     intake = _intake(settings, ledgers, wakeups, metrics=metrics, closing=stop)
-    streams = Streams(intake.take, metrics=metrics)
     host = settings.syslog_host
+    # before the streams: who waits until the TCP port answers may send datagrams then
+    datagrams = Datagrams(intake.take, metrics=metrics, most_bytes=settings.syslog_udp_bytes)
+    if settings.syslog_udp_port:
+        await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: datagrams, (host, settings.syslog_udp_port)
+        )
+    streams = Streams(intake.take, metrics=metrics)
     if settings.syslog_port:
         await streams.listen(host, settings.syslog_port)
     if settings.syslog_tls_port and settings.syslog_tls_cert is not None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(settings.syslog_tls_cert, settings.syslog_tls_key)
         await streams.listen(host, settings.syslog_tls_port, tls=tls)
-    datagrams = Datagrams(intake.take, metrics=metrics, most_bytes=settings.syslog_udp_bytes)
-    if settings.syslog_udp_port:
-        await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: datagrams, (host, settings.syslog_udp_port)
-        )
     ports = {"tcp": settings.syslog_port, "udp": settings.syslog_udp_port}
     _log.info("receives syslog", extra={"host": host, **ports, "tls": settings.syslog_tls_port})
     taking = asyncio.create_task(datagrams.run())

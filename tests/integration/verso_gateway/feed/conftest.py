@@ -134,19 +134,19 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver(
+def syslog_settings(
     valkey_url: str,
     worker: FakeWorker,
     tmp_path: Path,
-) -> Iterator[Receiver]:
-    """A receiver on the test's ledger."""
+) -> dict[str, str]:
+    """The settings of a receiver on the test's ledger, with ports and a certificate of its own."""
     tcp, tls = free_port(), free_port()
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    settings = {
+    return {
         "VERSO_REDIS_URL": valkey_url,
         "VERSO_BROKER_URL": valkey_url.removesuffix("/0") + "/1",
         "VERSO_QUEUE_LIMIT_SLICES": "4",
@@ -156,7 +156,12 @@ def receiver(
         "VERSO_SYSLOG_TLS_CERT": str(tmp_path / "cert.pem"),
         "VERSO_SYSLOG_TLS_KEY": str(tmp_path / "key.pem"),
     }
-    made = Receiver(settings)
+
+
+@pytest.fixture
+def receiver(syslog_settings: dict[str, str]) -> Iterator[Receiver]:
+    """A receiver on the test's ledger."""
+    made = Receiver(syslog_settings)
     try:
         yield made
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -60,6 +61,23 @@ def test_messages_come_over_tls(receiver: Receiver, stored: Ledger, tmp_path: Pa
     with context.wrap_socket(raw, server_hostname="localhost") as connection:
         connection.sendall(MESSAGE + b"over tls\n")
     assert stored.texts(1) == ["over tls"]
+
+
+def test_datagrams_are_received_once_the_port_of_streams_answers(
+    syslog_settings: dict[str, str], tmp_path: Path
+) -> None:
+    late = tmp_path / "late.pem"
+    os.mkfifo(late)  # whoever reads the certificate waits, between the first port and the last
+    held = Receiver({**syslog_settings, "VERSO_SYSLOG_TLS_CERT": str(late)})
+    try:
+        held.connect().close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(("127.0.0.1", held.tcp))
+            sender.send(MESSAGE)
+            sender.send(MESSAGE)  # an error where the first one found no socket
+    finally:
+        held.process.kill()
+        held.process.wait()
 
 
 def test_a_stop_signal_leaves_what_was_read_on_disk(receiver: Receiver, stored: Ledger) -> None:
