@@ -70,7 +70,7 @@ sdks: $(VENV)/.installed-standalone $(SDKS)/.installed  ## LangChain's own class
 
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
 	CRASH_PLACES=all POWER_CUTS=10 NETWORK_ROUNDS=20 $(BIN)/pytest tests/chaos
-	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
+	PYTHONPATH=.:tests/bench $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
 
 prove: export PYTHONPATH = .:tests/bench
 prove: $(VENV)/.installed-dev  ## the long proof: simulation, power cuts, faults under load for PROVE_HOURS or PROVE_MINUTES; writes docs/research/proof.md

@@ -6,6 +6,8 @@ import io
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,16 @@ from tests.e2e.conftest import ARTIFACT, Platform
 
 from verso_client import Document
 from verso_core.jobs import Status
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_command_of_make_chaos_starts_a_storm() -> None:
+    make = ["make", "--dry-run", "chaos", f"VENV={sys.prefix}"]
+    told = subprocess.run(make, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    [command] = [line for line in told.splitlines() if "tests.chaos.storm" in line]
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(["sh", "-c", f"{command} --help"], cwd=ROOT, check=True, env=bare)
 
 
 @pytest.mark.slow
