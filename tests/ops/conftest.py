@@ -125,6 +125,7 @@ class Site:
                 process.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
 
     def signal(self, name: str, how: signal.Signals) -> None:
         """Send a signal to a process."""
