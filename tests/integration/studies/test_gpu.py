@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_an_entry_that_its_budget_ends_goes_on_and_writes_its_figures(places: Pl
     told = json.loads(whole.figures.read_text())
     assert told["ended"] is True
     assert told["entry"] == "conditioning"
-    assert told["versions"]["torch"] == torch.__version__
+    assert told["versions"]["torch"] == metadata.version("torch")
     assert told["steps"][0] == prepared
     again, cross = told["steps"][1:]
     assert again["seconds"] > memory["seconds"]
