@@ -32,7 +32,7 @@ LOG_FAMILIES = {
 _END = 700
 """About 256 tokens of an installation log, which is what a vector holds."""
 _RCHECK_STEP = 3
-"""Every third training row of logs_rcheck: it is four times as large as the others together."""
+"""Of the training rows of logs_rcheck, which are twice as many as those of the others together."""
 
 
 @dataclass(frozen=True)
