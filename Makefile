@@ -39,7 +39,7 @@ up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=fol
 	$(BIN)/verso up --data $(DATA)
 
 # A file's tests stay together, as they share a platform; the longest files go first. Platforms wait
-# more than they compute, so three testers fit on two cores. Bytecode is kept whatever the
+# more than they compute, so five testers fit on two cores. Bytecode is kept whatever the
 # environment says: the tests start hundreds of processes, and each would compile all it imports.
 test chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, five at a time (TESTERS=n)

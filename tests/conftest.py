@@ -56,6 +56,7 @@ _SHARING = tuple(
     for name in (
         *("train", "backup", "command_line", "log_collections", "heads", "bad_input", "main_job"),
         *("feed", "documents", "mcp", "search_by_words", "files", "answer_stream", "cluster"),
+        "check_cluster",
     )
 )
 _TOGETHER = {f"tests/{name}": group[0] for group in (_STORIES, _SHARING) for name in group}
@@ -133,8 +134,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, among what the tests make."""
+    """Look for garbage again, among what the tests make, and less often than by default.
+
+    After 700 new objects in place of 20,000, tests that only compute took 3 % longer.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
