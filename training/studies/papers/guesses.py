@@ -30,6 +30,7 @@ from verso_core.manifest import Artifact
 from verso_training.artifact.graphs import DecoderGraph
 from verso_training.data import sources
 from verso_training.data.sources import Split
+from verso_training.heads.signals import bootstrap
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
@@ -153,13 +154,28 @@ def _compared(
             search += own.by(mean=mean) > first.by(mean=mean)
     guessed = [words(text) for text in best]
     wanted = [words(one.text) for one in truth if one is not None]
+    of_texts = partial(_of_rows, guessed, wanted)
+    intervals = {
+        "bleu": bootstrap(partial(of_texts, bleu), len(wanted)),
+        "right": bootstrap(partial(of_texts, right_words), len(wanted)),
+    }
     return {
-        "bleu": bleu(guessed, wanted),
-        "right": right_words(guessed, wanted),
+        **{key: one.value for key, one in intervals.items()},
+        **{f"{key}/low": one.low for key, one in intervals.items()},
+        **{f"{key}/high": one.high for key, one in intervals.items()},
         "tokens": float(np.mean(lengths)) if lengths else math.nan,
         "wrong": float(counted),
         "search": 100 * search / max(1, counted),
     }
+
+
+def _of_rows(
+    guessed: Sequence[Sequence[str]],
+    wanted: Sequence[Sequence[str]],
+    measure: Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], float],
+    rows: NDArray[np.int64],
+) -> float:
+    return measure([guessed[row] for row in rows], [wanted[row] for row in rows])
 
 
 def _short(bench: Bench, artifact: Artifact, texts: Sequence[str]) -> list[str]:
@@ -196,11 +212,13 @@ def page(found: Parts) -> str:
     for name, figures in found.items():
         for beam in BEAMS:
             for by in ("mean", "sum"):
-                f = {key: figures[f"{beam}/{by}/{key}"] for key in _COLUMNS}
-                cells = [by, f"{f['bleu']:.1f}", f"{f['right']:.1f}"]
-                cells += [f"{f['tokens']:.0f} / {figures['tokens']:.0f}", f"{f['search']:.0f}"]
+                key = f"{beam}/{by}"
+                cells = [by, *(_with_interval(figures, f"{key}/{of}") for of in ("bleu", "right"))]
+                cells += [f"{figures[f'{key}/tokens']:.0f} / {figures['tokens']:.0f}"]
+                cells += [f"{figures[f'{key}/search']:.0f}"]
                 rows.append([f"{name}, {beam}", *cells])
     return table(columns, rows)
 
 
-_COLUMNS = ("bleu", "right", "tokens", "search")
+def _with_interval(figures: Figures, key: str) -> str:
+    return f"{figures[key]:.1f} [{figures[f'{key}/low']:.1f}, {figures[f'{key}/high']:.1f}]"
