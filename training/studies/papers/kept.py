@@ -42,3 +42,9 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table whose first column is text and whose others are numbers."""
     lines = [f"| {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) - 1)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def with_interval(figures: Figures, key: str, *, digits: int = 1) -> str:
+    """Return a figure with its interval, which stands under ``key/low`` and ``key/high``."""
+    value, low, high = (figures[name] for name in (key, f"{key}/low", f"{key}/high"))
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, table, with_interval
 from studies.quality import shipped, squad
 from studies.quality.classification import Bench
 from studies.quality.job import load_recipe
@@ -210,11 +210,6 @@ def page(found: Parts) -> str:
         sizes = [f"{figures[f'{name}/parameters']:,.0f}", f"{figures[f'{name}/ms']:.2f}"]
         rows.append([str(name), *told.values(), *sizes])
     return table(columns, rows)
-
-
-def with_interval(figures: Figures, key: str) -> str:
-    """Return a figure with its interval."""
-    return f"{figures[key]:.1f} [{figures[f'{key}/low']:.1f}, {figures[f'{key}/high']:.1f}]"
 
 
 COLUMNS = ("exact", "f1", "gain", "answerable_f1", "refused", "exact_11", "f1_11")

@@ -67,14 +67,14 @@ def test_datagrams_are_received_once_the_port_of_streams_answers(
     syslog_settings: dict[str, str], tmp_path: Path
 ) -> None:
     late = tmp_path / "late.pem"
-    os.mkfifo(late)  # whoever reads the certificate waits, between the first port and the last
+    os.mkfifo(late)  # opening it blocks, so the receiver stops where it loads the certificate
     held = Receiver({**syslog_settings, "VERSO_SYSLOG_TLS_CERT": str(late)})
     try:
         held.connect().close()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(("127.0.0.1", held.tcp))
-            sender.send(MESSAGE)
-            sender.send(MESSAGE)  # an error where the first one found no socket
+            # The second raises ConnectionRefusedError where the first has found no socket.
+            assert [sender.send(MESSAGE) for _ in range(2)] == [len(MESSAGE)] * 2
     finally:
         held.process.kill()
         held.process.wait()

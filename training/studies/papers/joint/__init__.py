@@ -12,5 +12,6 @@ carry that was trained to be decoded, while search with it stays as good?
 - ``examples``: questions with sentences, and pairs with scores, which keep the space what it is;
 - ``run``: one training, by processor time, which goes on where it was stopped;
 - ``measure``: bits with and without the vector, STS-B and a search;
-- ``study``: the arms at an equal budget, and the page.
+- ``study``: the arms at an equal budget, and the page;
+- ``artifact``: what a trained arm wins over another, and an artifact of it.
 """

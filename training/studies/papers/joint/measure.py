@@ -58,24 +58,30 @@ def bits(decoder: Decoder, held: Dataset, vectors: Floats, *, scale: float) -> F
         vectors: The arm's, of these chunks. Shape: (chunks, D).
         scale: Of the int8 space.
     """
-    decoder.eval()
-    near = device.of(decoder).type
+    families = np.array([chunk.family for chunk in held.chunks])
     found: dict[str, float] = {}
-    families = {chunk.source: chunk.family for chunk in held.chunks}
-    own = replace(held, vectors=vectors.astype(np.float16))
     for name, as_met in (
         ("vector", lambda read: round_int8(read, scale)),
         ("none", torch.zeros_like),
     ):
-        measured = loss.measure(decoder, own, as_met=as_met, device=near, bfloat16=True)
-        for family in sorted({*families.values()}):
-            rows = [measured[source] for source, owner in families.items() if owner == family]
-            count = sum(chunk.family == family for chunk in held.chunks)
-            total = sum(row.bits_per_byte * row.size_bytes for row in rows)
-            found[f"{family}/{name}"] = total / count
-    for family in sorted({*families.values()}):
+        spent = by_chunk(decoder, held, vectors, as_met=as_met)
+        for family in sorted({*families.tolist()}):
+            found[f"{family}/{name}"] = float(spent[families == family].mean())
+    for family in sorted({*families.tolist()}):
         found[f"{family}/saved"] = found[f"{family}/none"] - found[f"{family}/vector"]
     return found
+
+
+def by_chunk(
+    decoder: Decoder, held: Dataset, vectors: Floats, *, as_met: loss.Met
+) -> NDArray[np.float64]:
+    """Return the bits of each chunk. Shape of vectors: (chunks, D), of the result: (chunks,)."""
+    numbered = [replace(chunk, source=str(row)) for row, chunk in enumerate(held.chunks)]
+    own = replace(held, chunks=numbered, vectors=vectors.astype(np.float16))
+    near = device.of(decoder).type
+    measured = loss.measure(decoder.eval(), own, as_met=as_met, device=near, bfloat16=True)
+    rows = [measured[chunk.source] for chunk in numbered]
+    return np.array([row.bits_per_byte * row.size_bytes for row in rows])
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,11 @@ class Guards:
 
     Attributes:
         pairs: STS-B's dev part.
-        documents: A part of SciFact's.
-        questions: Of its training part.
-        judged: Relevant documents of each question.
+        search: A part of SciFact's documents, and the claims of its training part.
     """
 
     pairs: list[scoring.Pair]
-    documents: dict[str, str]
-    questions: list[str]
-    judged: list[dict[str, int]]
+    search: evaluation.Set
 
 
 def guards(data: Path) -> Guards:
@@ -101,12 +103,8 @@ def guards(data: Path) -> Guards:
     asked = {name for grades in given.relevant.values() for name in grades}
     others = sorted(set(given.documents) - asked)
     chosen = asked | set(random.Random(0).sample(others, min(_OTHERS, len(others))))
-    return Guards(
-        pairsets.stsb(data, "dev"),
-        {name: text for name, text in given.documents.items() if name in chosen},
-        list(given.questions.values()),
-        [dict(given.relevant[name]) for name in given.questions],
-    )
+    documents = {name: text for name, text in given.documents.items() if name in chosen}
+    return Guards(pairsets.stsb(data, "dev"), replace(given, documents=documents))
 
 
 def searched(
@@ -120,12 +118,7 @@ def searched(
     cosines = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
     gold = np.array([pair.score for pair in about.pairs])
     similar = bootstrap(lambda at: 100 * scoring.spearman(cosines[at], gold[at]), len(gold))
-    names = list(about.documents)
-    stored = rounded(encode(model, tokenizer, list(about.documents.values())), scale=scale)
-    scores = encode(model, tokenizer, about.questions) @ stored.T
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :100]
-    ranked = [[names[at] for at in row] for row in order]
-    reached = 100 * np.array(evaluation.measures(ranked, about.judged).ndcg_10)
+    reached = ndcg(model, tokenizer, about.search, scale=scale)
     search = bootstrap(lambda at: float(reached[at].mean()), len(reached))
     return {
         "sts-b": similar.value,
@@ -135,3 +128,16 @@ def searched(
         "scifact/low": search.low,
         "scifact/high": search.high,
     }
+
+
+def ndcg(
+    model: torch.nn.Module, tokenizer: Tokenizer, about: evaluation.Set, *, scale: float
+) -> NDArray[np.float64]:
+    """Return nDCG@10 of each question, in percent, by rounded vectors. Shape: (questions,)."""
+    names = list(about.documents)
+    stored = rounded(encode(model, tokenizer, list(about.documents.values())), scale=scale)
+    scores = encode(model, tokenizer, list(about.questions.values())) @ stored.T
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :100]
+    ranked = [[names[at] for at in row] for row in order]
+    judged = [dict(about.relevant[name]) for name in about.questions]
+    return 100 * np.array(evaluation.measures(ranked, judged).ndcg_10)

@@ -27,7 +27,7 @@ from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import Progress, budget_share, optimisers, rate_share
 from verso_training.encoder import SentenceEncoder, padded, token_ids
 
-_STATE = "state.pt"
+STATE = "state.pt"
 _MASK = "[MASK]"
 _ENCODED = 10_000
 """Texts whose token ids are made at once: what the tokenizer returns takes far more than ids."""
@@ -52,7 +52,7 @@ class Weights:
 
 
 OLD_SPACE = Weights()
-"""Keeps the cosines of the old space as well as the rows of 2026-11-27 do."""
+"""Of the rows in ``docs/research/papers.md``."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class JointRun:
         self.optimisers = [*optimisers(models.decoder, self.config), *self._own_optimiser()]
         self.progress = Progress()
         self.lost: dict[str, float] = {}
-        if (folder / _STATE).exists():
+        if (folder / STATE).exists():
             self._restore()
         on_cpu = torch.device(self.config.device).type == "cpu"
         self._clock = clock or (time.process_time if on_cpu else time.monotonic)
@@ -149,10 +149,10 @@ class JointRun:
         }
         draft = self.folder / "state.new"
         torch.save(state, draft)
-        draft.replace(self.folder / _STATE)
+        draft.replace(self.folder / STATE)
 
     def _restore(self) -> None:
-        state = torch.load(self.folder / _STATE, weights_only=True, map_location="cpu")
+        state = torch.load(self.folder / STATE, weights_only=True, map_location="cpu")
         self.models.encoder.load_state_dict(state["encoder"])
         self.models.decoder.load_state_dict(state["decoder"])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):

@@ -15,7 +15,7 @@ from studies.comparison.runs import placed
 from studies.papers.joint import examples, measure
 from studies.papers.joint.arms import ARMS, Arm, JointEncoder, Trained
 from studies.papers.joint.run import OLD_SPACE, JointRun, Models, Weights
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, table, with_interval
 from studies.quality.classification import Bench
 from verso_core import manifest
 from verso_training import config, device, encoder
@@ -49,9 +49,8 @@ def run(
     """
     recipe = recipe or placed(config.load("joint"))
     load = load or partial(encoder.load, encoder.shipped_folder())
-    work = bench.work / "papers" / recipe.name
-    data = prepared(bench, recipe, load, folder=work / "data")
-    kept = Kept(work / folder_of(recipe, losses))
+    data = prepared(bench, recipe, load, folder=data_of(bench, recipe))
+    kept = Kept(folder_of(bench, recipe, losses))
     measured = partial(_measured, bench, recipe=recipe, load=load, losses=losses, data=data)
     return {
         arm.name: kept.of(arm.name, partial(measured, arm, folder=kept.folder / arm.name))
@@ -59,10 +58,16 @@ def run(
     }
 
 
-def folder_of(recipe: Recipe, losses: Weights) -> str:
-    """Return the folder's name: minutes, and the weight of the old cosines if it is another."""
+def data_of(bench: Bench, recipe: Recipe) -> Path:
+    """Return the folder of the chunks that a recipe's arms read."""
+    return bench.work / "papers" / recipe.name / "data"
+
+
+def folder_of(bench: Bench, recipe: Recipe, losses: Weights) -> Path:
+    """Return the folder of the arms: minutes, and the weight of the old cosines if another."""
     minutes = f"{recipe.train.minutes:g}"
-    return minutes if losses == OLD_SPACE else f"{minutes}-{losses.similarity:g}"
+    name = minutes if losses == OLD_SPACE else f"{minutes}-{losses.similarity:g}"
+    return bench.work / "papers" / recipe.name / name
 
 
 def prepared(
@@ -167,10 +172,6 @@ def page(found: Parts) -> str:
         for family in families:
             cells += [f"{f[f'{family}/vector']:.0f}", f"{f[f'{family}/saved']:.0f}"]
         rows.append([name, *cells])
-        spaces.append([name, _with_interval(f, "sts-b"), _with_interval(f, "scifact")])
+        spaces.append([name, with_interval(f, "sts-b"), with_interval(f, "scifact")])
     kept = table(["arm", "STS-B dev, Spearman", "SciFact train, nDCG@10"], spaces)
     return f"{table(columns, rows)}\n\n{kept}"
-
-
-def _with_interval(figures: Figures, key: str) -> str:
-    return f"{figures[key]:.1f} [{figures[f'{key}/low']:.1f}, {figures[f'{key}/high']:.1f}]"
