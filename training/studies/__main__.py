@@ -71,7 +71,7 @@ from studies.quality import later, rankings, seeds, shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
-from studies.tasks import catalogue
+from studies.tasks import catalogue, strategies
 from studies.tasks.pages import missed
 from studies.tasks.pages import page as tasks
 from verso_core.errors import VersoError
@@ -113,7 +113,9 @@ def _tasks(options: argparse.Namespace) -> None:
     bench = _bench(options)
     found = catalogue.run(bench, options.only or catalogue.STUDIES)
     if bench.full:  # the page tells of the short ones
-        figures = {name: dict(one.figures) for name, one in found.items()}
+        figures = {
+            name: {**one.figures, **strategies.intervals(one.arrays)} for name, one in found.items()
+        }
         print(json.dumps({"study": "tasks", "full": True, "figures": figures}))
         return
     section = tasks.section(found)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from studies.papers import round_robin, spent
+from studies.papers import converged, round_robin, spent
 from studies.quality import sets as labelled
 from studies.quality.classification import Bench
 from studies.tasks import catalogue
@@ -101,6 +101,27 @@ def data(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture
+def asked(data: Path) -> Path:
+    """The same with SQuAD."""
+    said = "The worker stops. The queue waits."
+    rows = [
+        {"id": f"{n}", "question": question, "answers": [{"text": text}] if text else []}
+        | {"is_impossible": not text}
+        for n, (question, text) in enumerate(
+            4 * [("What stops?", "worker"), ("What waits?", "queue"), ("What sings?", "")]
+        )
+    ]
+    parts = ("train", "dev", "eval")
+    articles = [{"title": part, "paragraphs": [{"context": said, "qas": rows}]} for part in parts]
+    titles = {part: [part] for part in parts} | {"train_11_only": []}
+    lines(data / "qa_squad" / "split_by_article.json", [json.dumps(titles)])
+    for name, held in (("squad2", articles), ("squad11", [])):
+        packed = data / "qa_squad" / f"{name}_dev_shared.json.xz"
+        lines(packed, [json.dumps({"data": held})])
+    return data
+
+
 def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Path) -> None:
     told = tmp_path / "quality.md"
     told.write_text("# Page\n", encoding="utf-8")
@@ -128,34 +149,21 @@ def test_a_student_needs_its_teacher(
     assert "expected the study `lora-sentiment`" in capsys.readouterr().err
 
 
-def test_an_adapter_keeps_less_than_an_encoder_a_task(data: Path, tmp_path: Path) -> None:
-    bench = Bench(data=data, artifact=ARTIFACT, work=tmp_path / "work")
+def test_an_adapter_keeps_less_than_an_encoder_a_task(asked: Path, tmp_path: Path) -> None:
+    bench = Bench(data=asked, artifact=ARTIFACT, work=tmp_path / "work")
     found = {way: spent.measured(bench, way, count=1) for way in spent.Way}
     kept = {way: figures["to keep"] for way, figures in found.items()}
     assert kept[spent.Way.OUTER] == kept[spent.Way.ROUND_ROBIN]
     assert kept[spent.Way.ROUND_ROBIN] < kept[spent.Way.LORA] < kept[spent.Way.FULL]
+    assert kept[spent.Way.FULL] < kept[spent.Way.CROSS]
+    assert found[spent.Way.QUESTIONS]["steps"] > found[spent.Way.ROUND_ROBIN]["steps"]
     assert found[spent.Way.LORA]["trained"] < found[spent.Way.FULL]["trained"]
     assert all(figures["minutes"] > 0 for figures in found.values())
     assert spent.page({str(way): f for way, f in found.items()}).count("\n| ") == len(spent.Way)
 
 
-def test_questions_are_drawn_beside_the_three_tasks(data: Path, tmp_path: Path) -> None:
-    said = "The worker stops. The queue waits."
-    asked = [
-        {"id": f"{n}", "question": question, "answers": [{"text": text}] if text else []}
-        | {"is_impossible": not text}
-        for n, (question, text) in enumerate(
-            4 * [("What stops?", "worker"), ("What waits?", "queue"), ("What sings?", "")]
-        )
-    ]
-    parts = ("train", "dev", "eval")
-    articles = [{"title": part, "paragraphs": [{"context": said, "qas": asked}]} for part in parts]
-    titles = {part: [part] for part in parts} | {"train_11_only": []}
-    lines(data / "qa_squad" / "split_by_article.json", [json.dumps(titles)])
-    for name, rows in (("squad2", articles), ("squad11", [])):
-        packed = data / "qa_squad" / f"{name}_dev_shared.json.xz"
-        lines(packed, [json.dumps({"data": rows})])
-    bench = Bench(data=data, artifact=ARTIFACT, work=tmp_path / "work")
+def test_questions_are_drawn_beside_the_three_tasks(asked: Path, tmp_path: Path) -> None:
+    bench = Bench(data=asked, artifact=ARTIFACT, work=tmp_path / "work")
     found = round_robin.run(bench)
     assert set(found) == {*round_robin.ARMS, "difference"}
     assert found["four tasks"].keys() == found["three tasks"].keys() | found["SQuAD alone"].keys()
@@ -163,3 +171,23 @@ def test_questions_are_drawn_beside_the_three_tasks(data: Path, tmp_path: Path) 
     told = round_robin.page(found)
     assert told.count("\n| ") == len(round_robin.ARMS)
     assert round_robin.run(bench) == found
+
+
+def test_every_epoch_of_a_task_is_read_and_validation_rows_choose(
+    data: Path, tmp_path: Path
+) -> None:
+    rows = [f"{text},{TEXTS[0]},{n % 6}" for n, text in enumerate(TEXTS)]
+    lines(data / "sim_stsb" / "stsb-en-train.csv.xz", rows)
+    bench = Bench(data=data, artifact=ARTIFACT, work=tmp_path / "work")
+    found = converged.run(bench)
+    assert found.keys() == converged.EPOCHS.keys()
+    for name, figures in found.items():
+        epochs = range(1, converged.EPOCHS[name] + 1)
+        validation = [figures[f"{epoch}/validation"] for epoch in epochs]
+        assert validation[int(figures["best"]) - 1] == max(validation)
+        for epoch in epochs:
+            low, value, high = (figures[f"{epoch}/reported{e}"] for e in ("/low", "", "/high"))
+            assert low <= value <= high
+    told = converged.page(found)
+    assert told.count("(chosen)") == len(found)
+    assert told.count("\n| ") == len(found) + sum(converged.EPOCHS.values())

@@ -7,6 +7,7 @@
 - ``classification``: fine-tuned encoder, stored vectors and words, and which are sure;
 - ``pair-strategies``: siamese, pooled and cross-attention models of pairs, fine-tuned;
 - ``loaded``: memory and time of the heads, one loaded after the other;
+- ``converged``: one encoder a task, trained until validation rows gain no more;
 - ``round-robin``: SQuAD beside the three tasks of multi-task minBERT;
 - ``spent``: time and memory of an epoch of minBERT's strategies;
 - ``guesses``: greedy and beam search, and whether the model or the search errs;

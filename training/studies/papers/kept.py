@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from verso_training.heads.shipping import machine
+from verso_training.heads.signals import Interval
 
 Figures = Mapping[str, float]
 Parts = Mapping[str, Figures]
@@ -42,6 +43,11 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table whose first column is text and whose others are numbers."""
     lines = [f"| {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) - 1)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def ends(key: str, found: Interval) -> Figures:
+    """Return a figure and both ends of its interval, as ``with_interval`` reads them."""
+    return {key: found.value, f"{key}/low": found.low, f"{key}/high": found.high}
 
 
 def with_interval(figures: Figures, key: str, *, digits: int = 1) -> str:

@@ -181,7 +181,7 @@ def _measured(bench: Bench, strategy: Strategy, make: Callable[[Bench], Comparis
     base, about = backbone.load(bench.artifact), make(bench)
     torch.manual_seed(0)
     base.bert.encoder.requires_grad_(requires_grad=strategy is not Strategy.OUTER)
-    task, answer = _prepared(base, strategy, about)
+    task, answer = prepared(base, strategy, about)
     spent = steps.train(steps.one_task(task), rates=steps.FULL, seed=0, title=f"{strategy}")
     gold = np.array([pair.score for pair in about.asked], np.float64)
     said = answer()
@@ -195,7 +195,7 @@ def _measured(bench: Bench, strategy: Strategy, make: Callable[[Bench], Comparis
     }
 
 
-def _prepared(
+def prepared(
     base: Backbone, strategy: Strategy, about: Comparison
 ) -> tuple[Task, Callable[[], Floats]]:
     """Return a task to train, and what tells its scores afterwards."""

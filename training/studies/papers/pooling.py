@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, ends, table, with_interval
 from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import steps, strategies
@@ -66,16 +66,13 @@ def _measured(bench: Bench, pooling: Pooling, *, trained: bool) -> Figures:
 
 def _with_interval(part: str, said: np.ndarray, gold: np.ndarray) -> Figures:
     found = bootstrap(lambda at: 100 * scoring.spearman(said[at], gold[at]), len(said))
-    return {part: found.value, f"{part}/low": found.low, f"{part}/high": found.high}
+    return ends(part, found)
 
 
 def page(found: Parts) -> str:
     """Return the table."""
     rows = []
     for name, figures in found.items():
-        cells = [
-            f"{figures[part]:.1f} [{figures[f'{part}/low']:.1f}, {figures[f'{part}/high']:.1f}]"
-            for part in _PARTS
-        ]
+        cells = [with_interval(figures, part) for part in _PARTS]
         rows.append([name, *cells, f"{figures['minutes']:.1f}" if "minutes" in figures else ""])
     return table(["pooling", "STS-B dev", "STS-B test", "minutes"], rows)

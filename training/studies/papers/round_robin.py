@@ -22,8 +22,9 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import BertModel
 
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, ends, table, with_interval
 from studies.papers.students import TunedReader
 from studies.quality import squad
 from studies.quality.classification import Bench
@@ -74,10 +75,9 @@ def _difference(one: StudyResult, other: StudyResult) -> Figures:
 def _trained(bench: Bench, name: str, names: Sequence[str]) -> StudyResult:
     base = backbone.load(bench.artifact)
     bert = strategies.encoder_of(base, Strategy.ROUND_ROBIN)
-    torch.manual_seed(0)
-    reads = TunedReader(bert, _CONFIG, layers=[SpanLayers.VANILLA])
+    questioned = reads(bert)
     tasks = [
-        asked(bench, base, reads)
+        asked(bench, base, questioned)
         if task == _QUESTIONS
         else part_of(strategies.task_of(bench, base, bert, name=task, seed=0), _share(bench))
         for task in names
@@ -89,10 +89,11 @@ def _trained(bench: Bench, name: str, names: Sequence[str]) -> StudyResult:
     figures: dict[str, float] = {}
     for task in tasks:
         if task.name == _QUESTIONS:
-            figures |= _answered(bench, base, reads)
+            figures |= _answered(bench, base, questioned)
         else:
             arrays |= strategies.measured(bench, base, task)
-    return StudyResult(name, figures | strategies.figures(arrays), arrays, {name: spent})
+    figures |= strategies.figures(arrays) | strategies.intervals(arrays)
+    return StudyResult(name, figures, arrays, {name: spent})
 
 
 def _share(bench: Bench) -> float:
@@ -103,6 +104,12 @@ def part_of(task: Task, share: float) -> Task:
     """Return a task with a share of its examples, the same for every arm."""
     count = round(share * len(task.examples))
     return replace(task, examples=random.Random(0).sample(list(task.examples), count))
+
+
+def reads(bert: BertModel) -> TunedReader:
+    """Return the reader of SQuAD on an encoder."""
+    torch.manual_seed(0)
+    return TunedReader(bert, _CONFIG, layers=[SpanLayers.VANILLA])
 
 
 def asked(bench: Bench, base: Backbone, module: TunedReader) -> Task:
@@ -130,13 +137,16 @@ def _answered(bench: Bench, base: Backbone, module: TunedReader) -> dict[str, fl
         return reader.marks(test, final, null_threshold=least)
 
     plain, tuned = marks(0.0), marks(threshold)
-    return {
-        "exact": plain.exact.value,
-        "f1": plain.f1.value,
-        "answerable_f1": plain.answerable_f1.value,
-        "exact, tuned": tuned.exact.value,
-        "f1, tuned": tuned.f1.value,
-    }
+    found: dict[str, float] = {}
+    for name, one in {
+        "exact": plain.exact,
+        "f1": plain.f1,
+        "answerable_f1": plain.answerable_f1,
+        "exact, tuned": tuned.exact,
+        "f1, tuned": tuned.f1,
+    }.items():
+        found |= ends(name, one)
+    return found
 
 
 def page(found: Parts) -> str:
@@ -144,7 +154,7 @@ def page(found: Parts) -> str:
     rows = []
     for name, figures in found.items():
         if name != "difference":
-            cells = (f"{figures[key]:.1f}" if key in figures else "" for key in _COLUMNS)
+            cells = (with_interval(figures, key) if key in figures else "" for key in _COLUMNS)
             rows.append([name, *cells])
     gap = found["difference"]
     told = table(["trained on", *_COLUMNS.values()], rows)

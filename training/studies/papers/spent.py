@@ -14,6 +14,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -22,9 +23,11 @@ from pathlib import Path
 import torch
 from transformers import BertModel
 
+from studies.papers import pair_strategies, round_robin
 from studies.papers.kept import Figures, Kept, Parts, table
 from studies.quality.classification import Bench
 from studies.tasks import steps, strategies
+from studies.tasks.steps import Task
 from studies.tasks.strategies import Strategy
 from verso_training.heads import backbone
 from verso_training.heads.backbone import Backbone
@@ -39,9 +42,22 @@ class Way(StrEnum):
     """A row of the table."""
 
     FULL = "fine-tuned, one encoder a task"
-    ROUND_ROBIN = "fine-tuned, one encoder for all"
+    ROUND_ROBIN = "fine-tuned, one encoder for all, tasks in any order"
     LORA = "adapters of rank 16, one encoder"
+    QUESTIONS = "fine-tuned, one encoder for all, with SQuAD"
+    COSINE = "siamese, cosine, one encoder a task"
+    POOLED = "siamese, pooled vectors, one encoder a task"
+    CROSS = "cross-attention, one encoder a task"
     OUTER = "outer layers alone"
+
+
+_COMPARED = {
+    Way.COSINE: pair_strategies.Strategy.COSINE,
+    Way.POOLED: pair_strategies.Strategy.POOLED,
+    Way.CROSS: pair_strategies.Strategy.CROSS,
+}
+_ALONE = frozenset({Way.FULL, *_COMPARED})
+"""Ways that keep an encoder for each task."""
 
 
 def run(bench: Bench) -> Parts:
@@ -65,20 +81,32 @@ def measured(bench: Bench, way: Way, *, count: int = _STEPS) -> Figures:
     bert = _encoder(base, way)
     figures = {"minutes": 0.0, "steps": 0.0, "trained": 0.0, "to keep": 0.0}
     before = _most_mb()
-    for name in strategies.EPOCHS:
-        whole = replace(strategies.task_of(bench, base, bert, name=name, seed=0), epochs=1)
-        order = steps.one_task(whole)
-        rates = steps.LORA if way is Way.LORA else steps.FULL
-        spent = steps.train(order[:count], rates=rates, seed=0, title=name)
+    rates = steps.LORA if way is Way.LORA else steps.FULL
+    for whole in _tasks(replace(bench, full=True), base, bert, way):
+        order = steps.one_task(replace(whole, epochs=1))
+        spent = steps.train(order[:count], rates=rates, seed=0, title=whole.name)
         figures["steps"] += len(order)
         figures["minutes"] += spent.cpu_s / spent.steps * len(order) / 60
         own = [weight for weight in whole.module.parameters() if weight.requires_grad]
         figures["trained"] = max(figures["trained"], float(sum(map(torch.numel, own))))
         figures["to keep"] += _BYTES * _kept(whole.module, bert, way) / 1e6
-    shared = 0 if way is Way.FULL else sum(map(torch.numel, _encoder_weights(base)))
+    shared = 0 if way in _ALONE else sum(map(torch.numel, _encoder_weights(base)))
     figures["to keep"] += _BYTES * shared / 1e6
     figures["memory"] = _most_mb() - before
     return figures
+
+
+def _tasks(bench: Bench, base: Backbone, bert: BertModel, way: Way) -> Iterator[Task]:
+    """Yield the tasks of a way with all their training rows."""
+    if way not in _COMPARED:
+        for name in strategies.EPOCHS:
+            yield strategies.task_of(bench, base, bert, name=name, seed=0)
+        if way is Way.QUESTIONS:
+            yield round_robin.asked(bench, base, round_robin.reads(bert))
+        return
+    yield strategies.task_of(bench, base, bert, name="sentiment", seed=0)
+    for about in (pair_strategies.duplicates(bench), pair_strategies.similarity(bench)):
+        yield pair_strategies.prepared(base, _COMPARED[way], about)[0]
 
 
 def _encoder(base: Backbone, way: Way) -> BertModel:
@@ -97,7 +125,7 @@ def _kept(module: torch.nn.Module, bert: BertModel, way: Way) -> int:
     """Return how many weights a task has to itself."""
     of_encoder = {id(weight) for weight in bert.parameters()}
     heads = sum(w.numel() for w in module.parameters() if id(w) not in of_encoder)
-    if way is Way.FULL:
+    if way in _ALONE:
         return heads + sum(map(torch.numel, bert.parameters()))
     if way is Way.LORA:
         return heads + sum(w.numel() for w in bert.parameters() if w.requires_grad)

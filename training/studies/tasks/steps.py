@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,13 +103,26 @@ def round_robin(tasks: Sequence[Task], *, seed: int) -> list[Task]:
     return [by_name[name] for name in drawn]
 
 
-def train(order: Sequence[Task], *, rates: Rates, seed: int, title: str) -> Spent:
-    """Do the steps in their order; leaves the modules on the processor, in evaluation mode."""
+def train(
+    order: Sequence[Task],
+    *,
+    rates: Rates,
+    seed: int,
+    title: str,
+    watched: Mapping[int, Callable[[], None]] | None = None,
+) -> Spent:
+    """Do the steps in their order; leaves the modules on the processor, in evaluation mode.
+
+    Args:
+        order: The task of each step.
+        rates: At their highest.
+        seed: For batches and dropout.
+        title: Of the progress bar.
+        watched: What to do after how many steps, the modules as they are left in the end.
+    """
     tasks = list({task.name: task for task in order}.values())
     place = device.fastest()
-    for task in tasks:
-        task.module.to(place).train()
-        _attend(task.module, "eager")
+    _prepare(tasks, place)
     optimiser = torch.optim.AdamW(_groups(tasks, rates), weight_decay=_WEIGHT_DECAY)
     highest = [group["lr"] for group in optimiser.param_groups]
     batches = {task.name: task.batches(seed=seed) for task in tasks}
@@ -130,10 +143,26 @@ def train(order: Sequence[Task], *, rates: Rates, seed: int, title: str) -> Spen
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         tokens += sum(len(example.ids) for example in batch)
+        if watched and (watch := watched.get(number + 1)):
+            _leave(tasks)
+            watch()
+            _prepare(tasks, place)
+    _leave(tasks)
+    return Spent(time.process_time() - began_s, len(order), tokens)
+
+
+def _prepare(tasks: Iterable[Task], place: torch.device) -> None:
+    """Make modules ready to be trained."""
+    for task in tasks:
+        task.module.to(place).train()
+        _attend(task.module, "eager")
+
+
+def _leave(tasks: Iterable[Task]) -> None:
+    """Make modules ready to be asked, on the processor."""
     for task in tasks:
         task.module.to(device.PROCESSOR).eval()
         _attend(task.module, "sdpa")
-    return Spent(time.process_time() - began_s, len(order), tokens)
 
 
 def _groups(tasks: Sequence[Task], rates: Rates) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ reported.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
+from torch import nn
 from transformers import BertModel
 
 from studies.quality import pairsets
@@ -45,7 +46,14 @@ RANK, ALPHA = 16, 32.0
 MAX_TOKENS = 128
 EPOCHS = {"sentiment": 2, "duplicates": 1, "similarity": 3}
 FULL_EPOCHS = {"sentiment": 4, "duplicates": 3, "similarity": 6}
-_REPORTED = ("sentiment_dev", "duplicates_test", "similarity_dev")
+REPORTED = {
+    "sentiment_dev": "sentiment",
+    "duplicates_test": "duplicates",
+    "similarity_dev": "similarity_dev",
+}
+"""The figure that each reported array gives."""
+Rows = Mapping[str, NDArray[np.int64]]
+"""Numbers of rows, by array."""
 
 
 class Strategy(StrEnum):
@@ -158,7 +166,7 @@ def task_of(bench: Bench, base: Backbone, bert: BertModel, *, name: str, seed: i
         "similarity": lambda: pairsets.stsb(bench.data, "train"),
     }[name]()
     scorer = CrossEncoder(bert)
-    return Task(name, scorer, _read_together(base, shown), scoring.losses(scorer), 2, epochs)
+    return Task(name, scorer, read_together(base, shown), scoring.losses(scorer), 2, epochs)
 
 
 def sentences(bench: Bench, base: Backbone, part: str) -> list[TextTokens]:
@@ -167,36 +175,33 @@ def sentences(bench: Bench, base: Backbone, part: str) -> list[TextTokens]:
     return token_classifier.tokenised(rows, base.tokenizer, max_tokens=MAX_TOKENS)
 
 
-def _read_together(base: Backbone, rows: list[Pair]) -> list[PairTokens]:
+def read_together(base: Backbone, rows: list[Pair]) -> list[PairTokens]:
+    """Pairs as tokens, both texts in one window."""
     return scoring.tokenised(rows, base.tokenizer, max_tokens=MAX_TOKENS)
 
 
 def measured(bench: Bench, base: Backbone, task: Task) -> dict[str, NDArray[np.generic]]:
     """Predictions and targets of a task's reported rows."""
-    if isinstance(task.module, SequenceClassifier):
-        texts = sentences(bench, base, "dev")
-        return {
-            "sentiment_dev": token_classifier.outputs(task.module, texts)[0],
-            "sentiment_dev_gold": np.array([text.target for text in texts]),
-        }
-    assert isinstance(task.module, CrossEncoder)
+    if task.name == "sentiment":
+        return told(task.module, sentences(bench, base, "dev"), name="sentiment_dev")
     if task.name == "duplicates":
-        asked = sets.duplicates(bench.data)[RowSplit.TEST]
-        return _scored(task.module, base, asked, name="duplicates_test")
+        asked = read_together(base, sets.duplicates(bench.data)[RowSplit.TEST])
+        return told(task.module, asked, name="duplicates_test")
     found: dict[str, NDArray[np.generic]] = {}
     for part in ("dev", "test"):
-        alike = pairsets.stsb(bench.data, part)
-        found |= _scored(task.module, base, alike, name=f"similarity_{part}")
+        alike = read_together(base, pairsets.stsb(bench.data, part))
+        found |= told(task.module, alike, name=f"similarity_{part}")
     return found
 
 
-def _scored(
-    module: CrossEncoder, base: Backbone, rows: list[Pair], *, name: str
-) -> dict[str, NDArray[np.generic]]:
-    return {
-        name: scoring.scores(module, _read_together(base, rows)),
-        f"{name}_gold": np.array([row.score for row in rows]),
-    }
+def told(module: nn.Module, rows: Sequence[Any], *, name: str) -> dict[str, NDArray[np.generic]]:
+    """Predictions and targets of tokenised rows."""
+    if isinstance(module, SequenceClassifier):
+        said = token_classifier.outputs(module, rows)[0]
+        return {name: said, f"{name}_gold": np.array([row.target for row in rows])}
+    assert isinstance(module, CrossEncoder)
+    gold = np.array([row.score for row in rows])
+    return {name: scoring.scores(module, rows), f"{name}_gold": gold}
 
 
 def figures(arrays: Arrays) -> dict[str, float]:
@@ -223,22 +228,39 @@ def figures(arrays: Arrays) -> dict[str, float]:
     return found | ({"mean": float(np.mean(parts))} if len(parts) == 3 else {})
 
 
+def intervals(arrays: Arrays, *, rounds: int = 500) -> dict[str, float]:
+    """Return both ends of the 95 % bootstrap intervals: those of NAME as NAME/low and NAME/high."""
+    drawn = [figures(_resampled(arrays, rows)) for rows in _draws(arrays, rounds)]
+    names = [name for array, name in REPORTED.items() if array in arrays]
+    names += ["mean"] if len(names) == len(REPORTED) else []
+    found: dict[str, float] = {}
+    for name in names:
+        low, high = np.percentile([one[name] for one in drawn], [2.5, 97.5])
+        found |= {f"{name}/low": float(low), f"{name}/high": float(high)}
+    return found
+
+
 def difference(one: Arrays, other: Arrays, *, rounds: int = 500) -> Interval:
     """By how much the mean of ``one`` exceeds that of ``other``, the rows resampled together."""
-    rng = np.random.default_rng(0)
 
-    def gap(rows: Mapping[str, NDArray[np.int64]]) -> float:
+    def gap(rows: Rows) -> float:
         found = [figures(_resampled(arrays, rows))["mean"] for arrays in (one, other)]
         return found[0] - found[1]
 
-    count = {name: len(one[name]) for name in _REPORTED}
-    drawn = [gap({name: rng.integers(0, n, n) for name, n in count.items()}) for _ in range(rounds)]
+    drawn = [gap(rows) for rows in _draws(one, rounds)]
     low, high = np.percentile(drawn, [2.5, 97.5])
-    whole = gap({name: np.arange(n) for name, n in count.items()})
-    return Interval(whole, float(low), float(high))
+    return Interval(gap({}), float(low), float(high))
 
 
-def _resampled(arrays: Arrays, rows: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
+def _draws(arrays: Arrays, rounds: int) -> Iterator[Rows]:
+    """Yield, for each round, the rows that are drawn of every reported array."""
+    rng = np.random.default_rng(0)
+    count = {name: len(arrays[name]) for name in REPORTED if name in arrays}
+    for _ in range(rounds):
+        yield {name: rng.integers(0, n, n) for name, n in count.items()}
+
+
+def _resampled(arrays: Arrays, rows: Rows) -> dict[str, Any]:
     found: dict[str, Any] = dict(arrays)
     for name, index in rows.items():
         for key in (name, f"{name}_gold"):

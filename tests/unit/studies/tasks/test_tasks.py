@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,6 +19,7 @@ from transformers import BertConfig, BertModel
 
 from studies.intents import study
 from studies.intents.study import Labels
+from studies.papers.kept import with_interval
 from studies.tasks import distillation, sets, steps, strategies
 from studies.tasks.distillation import Taught
 from studies.tasks.pages import page
@@ -141,6 +142,25 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert torch.equal(trained(), trained())
 
 
+def test_to_watch_a_training_changes_nothing_of_it() -> None:
+    """Dropout's draws included; what watches sees the module as it is asked."""
+
+    def trained(watched: dict[int, Callable[[], None]]) -> Tensor:
+        one = task("one", module, 40)
+        steps.train(steps.one_task(one), rates=steps.LORA, seed=3, title="one", watched=watched)
+        found: Tensor = one.module.get_parameter("out.weight")
+        return found
+
+    module = SequenceClassifier(bert(), classes=2)
+    plain = trained({})
+    seen: list[bool] = []
+    module = SequenceClassifier(bert(), classes=2)
+    last = len(steps.one_task(task("one", module, 40)))
+    watch = {step: lambda: seen.append(module.training) for step in (2, last, last + 1)}
+    assert torch.equal(trained(watch), plain)
+    assert seen == [False, False]
+
+
 def test_stored_cosines_are_those_of_single_texts_up_to_rounding() -> None:
     module = siamese.Siamese(bert()).eval()
     rows = [
@@ -218,6 +238,18 @@ def test_a_difference_has_its_interval() -> None:
     assert (same.low, same.value, same.high) == (0.0, 0.0, 0.0)
 
 
+def test_each_figure_and_their_mean_have_intervals() -> None:
+    found = strategies.intervals(arrays(0.3), rounds=50)
+    whole = strategies.figures(arrays(0.3))
+    for name in ("sentiment", "mean"):
+        assert found[f"{name}/low"] < whole[name] < found[f"{name}/high"]
+    assert found["duplicates/low"] == found["duplicates/high"] == 100.0
+    assert "similarity_test/low" not in found
+    alone = {key: values for key, values in arrays(0.3).items() if key.startswith("sentiment")}
+    assert strategies.intervals(alone, rounds=5).keys() == {"sentiment/low", "sentiment/high"}
+    assert strategies.intervals({}, rounds=5) == {}
+
+
 def outcome(name: str, figures: dict[str, float]) -> StudyResult:
     return StudyResult(name, figures, arrays(0.1), {"all": Spent(60.0, 10, 1000)})
 
@@ -241,8 +273,9 @@ def test_the_page_gets_its_section_again_and_keeps_the_others() -> None:
         made = StudyResult(name, strategies.figures(own), own, {name: Spent(60.0, 10, 1000)})
         found[f"{strategy}-{name}"] = made
     first = page.section(found)
+    figures |= strategies.intervals(arrays(0.1))
     row = " | ".join(
-        f"{figures[k]:.1f}" for k in ("sentiment", "duplicates", "similarity_dev", "mean")
+        with_interval(figures, k) for k in ("sentiment", "duplicates", "similarity_dev", "mean")
     )
     assert f"| {row} | 3 |" in first
     assert "+0.0 [+0.0, +0.0]" in first

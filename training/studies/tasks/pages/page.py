@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import mean
 
 from studies.intents import outside, tables
+from studies.papers.kept import with_interval
 from studies.tasks import (
     aggregation,
     catalogue,
@@ -203,7 +204,8 @@ def _strategies(found: Found) -> str:
             "Pearson on dev), pairs read together. What is trained on tokens does the same number "
             f"of steps in every row, {epochs} epochs. The published rows had a BERT of 110 M "
             f"against "
-            "22 M here, ten epochs, and 283,000 Quora pairs; its STS is split otherwise."
+            "22 M here, ten epochs, and 283,000 Quora pairs; its STS is split otherwise. "
+            "Brackets are 95 % bootstrap intervals over the reported rows."
         ),
         "",
         "| strategy | SST-5 | Quora | STS-B | mean | minutes |",
@@ -214,7 +216,8 @@ def _strategies(found: Found) -> str:
     for strategy, name in NAMES.items():
         if part := ours[strategy]:
             named = ("sentiment", "duplicates", "similarity_dev", "mean")
-            cells = (f"{part.figures[n]:.1f}" if n in part.figures else "" for n in named)
+            ends = {**part.figures, **strategies.intervals(part.arrays)}
+            cells = (with_interval(ends, n) if n in ends else "" for n in named)
             lines.append(f"| {name} | {' | '.join(cells)} | {part.minutes:.0f} |")
     for name, *values in _PAPER:
         lines.append(f"| *minBERT: {name}* | " + " | ".join(f"{v:.1f}" for v in values) + " | |")
@@ -318,18 +321,16 @@ def _mapped(figures: Mapping[str, float]) -> list[str]:
             "Sentence-BERT's objectives and two others, each alone, on a linear map of the stored "
             "vectors that begins as the identity: the encoder is not trained, so a row is seconds "
             "and only the objective differs. Trained on STS-B's pairs, a tenth of which chooses "
-            "among no epoch and eight; the mean of 3 seeds."
+            "among no epoch and eight; the mean of 3 seeds, with 95 % bootstrap intervals over the "
+            "pairs."
         ),
         "",
         "| objective of the map | STS-B dev | STS-B test |",
         "|---|---:|---:|",
     ]
     for name in dict.fromkeys(key.rsplit("_", 2)[0] for key in figures):
-        dev, test = (
-            sum(figures[f"{name}_{part}_{seed}"] for seed in frozen.SEEDS) / len(frozen.SEEDS)
-            for part in ("dev", "test")
-        )
-        lines.append(f"| {name} | {dev:.1f} | {test:.1f} |")
+        dev, test = (with_interval(figures, f"{name}_{part}_mean") for part in ("dev", "test"))
+        lines.append(f"| {name} | {dev} | {test} |")
     return lines
 
 

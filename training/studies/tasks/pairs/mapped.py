@@ -10,18 +10,20 @@ Sentence-BERT (Reimers & Gurevych 2019, section 3), the ranking one and the in-b
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from studies.papers.kept import Figures, ends
 from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import frozen, objectives
 from studies.tasks.frozen import Vectors
 from studies.tasks.result import StudyResult
-from verso_training.heads import scoring
+from verso_training.heads import scoring, signals
 
 STUDY = "frozen-objectives"
 _EPOCHS, _BATCH, _RATE = 8, 64, 3e-4
@@ -75,11 +77,22 @@ def run(bench: Bench) -> StudyResult:
     }
     figures: dict[str, float] = {}
     for name in Mapped(shown.u.shape[1]).losses():
-        for seed in frozen.SEEDS:
-            best = fitted(name, shown, held=held, seed=seed)
-            for part, rows in reported.items():
-                figures[f"{name}_{part}_{seed}"] = _spearman(best, rows)
+        best = [fitted(name, shown, held=held, seed=seed) for seed in frozen.SEEDS]
+        for part, rows in reported.items():
+            figures |= {f"{name}_{part}_{s}": _spearman(best[s], rows) for s in frozen.SEEDS}
+            figures |= _mean(best, rows, name=f"{name}_{part}_mean")
     return StudyResult(STUDY, figures, {})
+
+
+def _mean(models: Sequence[Mapped], rows: Vectors, *, name: str) -> Figures:
+    """Return the mean correlation of the seeds with its interval over the pairs."""
+    gold = np.asarray(rows.scores)
+    said = [model.scores(rows) for model in models]
+
+    def mean(at: NDArray[np.int64]) -> float:
+        return 100 * float(np.mean([scoring.spearman(one[at], gold[at]) for one in said]))
+
+    return ends(name, signals.bootstrap(mean, len(gold)))
 
 
 def fitted(name: str, shown: Vectors, *, held: Vectors, seed: int) -> Mapped:
