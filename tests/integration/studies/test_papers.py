@@ -123,11 +123,13 @@ def test_the_classifiers_are_asked_alike(bench: Bench) -> None:
     found = classification.run(bench, ["logs_defects4j"])
     kinds = {part.partition(", ")[2] for part in found}
     assert kinds == {"words", "stored vector", "fine-tuned", "decodable"}
-    assert found["logs_defects4j, words"]["accuracy"] == 100.0
-    assert classification.page(found).count("\n| logs_defects4j") == 4
+    words = found["logs_defects4j, words"]
+    assert (words["own/rows"], words["later/rows"]) == (1, 12)
+    assert words["own/accuracy"] == words["later/accuracy"] == 100.0
+    assert classification.page(found).count("\n| logs_defects4j") == 2 * 4
     shipped, own = (found[f"logs_defects4j, {kind}"] for kind in ("fine-tuned", "decodable"))
-    assert shipped["recovered"] == found["logs_defects4j, words"]["recovered"]
-    assert own["recovered"] != shipped["recovered"]
+    assert shipped["later/recovered"] == words["later/recovered"]
+    assert own["later/recovered"] != shipped["later/recovered"]
 
 
 @pytest.mark.parametrize("name", [*recurrent.ARMS])
