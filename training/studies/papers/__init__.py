@@ -18,6 +18,8 @@
 - ``formats``: what numbers, times and JSON cost decoder and mixture, and could at least;
 - ``joint``: encoder and decoder trained together.
 
+``approximate`` gives intervals to figures of minBERT's three tasks whose predictions were not kept.
+
 Rows that are trained take minutes of a core; with ``--full`` as long as those of the papers, for a
 GPU. All go on where they were stopped: what a part found is kept in the working folder.
 """

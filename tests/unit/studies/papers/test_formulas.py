@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from studies.papers import combined, formats, pair_strategies, precision, recurrent, saving
+from studies.papers import (
+    approximate,
+    combined,
+    formats,
+    pair_strategies,
+    precision,
+    recurrent,
+    saving,
+)
 from studies.papers.combined import Decided, Pieces
 from studies.papers.kept import Kept, table
 from studies.papers.recurrent import RecurrentDecoder
 from verso_training.config import ModelConfig
+from verso_training.heads.signals import Interval
 
 SMALL = ModelConfig(vocab=40, width=8, layers=1, heads=1, kv_heads=1, vector_dim=6, slots=3)
 
@@ -27,6 +36,38 @@ def test_what_a_part_found_is_not_made_again(tmp_path: Path) -> None:
 
 def test_a_table_is_markdown() -> None:
     assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n|---|---:|\n| x | 1 |"
+
+
+def test_a_printed_figure_has_the_interval_of_its_rows() -> None:
+    """Half of a hundred by Wilson, and a correlation of 0.5 over 103 pairs by Fisher, by hand."""
+    share, alike = approximate.of_accuracy(50.0, 100), approximate.of_correlation(50.0, 103)
+    assert (share.low, share.high) == pytest.approx((40.38, 59.62), abs=0.01)
+    assert (alike.low, alike.high) == pytest.approx((33.9, 63.2), abs=0.1)
+    whole = approximate.of_mean(50.0, [Interval(50.0, 47.0, 53.0)] * 4)
+    assert (whole.low, whole.high) == (48.5, 51.5)
+
+
+def test_a_table_below_its_heading_gets_intervals() -> None:
+    page = """## One
+
+### Two
+
+| way | SST-5 | Quora | STS-B | mean | minutes |
+|---|---:|---:|---:|---:|---:|
+| alone | 50.0 [47.1, 52.9] | 80.0 | 85.0 | **71.7** | 8 |
+| *theirs* | 51.7 | 88.7 | 85.3 | 75.2 | |
+| half | 50.0 | | | | |
+
+### Three
+
+| a | b |
+"""
+    told = approximate.told(page, "Two").splitlines()
+    assert told[0] == "| way | SST-5 | Quora | STS-B | mean |"
+    assert told[2].startswith(
+        "| alone | 50.0 [47.0, 52.9] | 80.0 [78.2, 81.7] | 85.0 [83.5, 86.3] |"
+    )
+    assert len(told) == 3
 
 
 def test_re_scored_rows_stand_first_in_their_exact_order() -> None:

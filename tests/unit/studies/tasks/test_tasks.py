@@ -19,17 +19,18 @@ from transformers import BertConfig, BertModel
 
 from studies.intents import study
 from studies.intents.study import Labels
-from studies.papers.kept import with_interval
+from studies.papers.kept import ends, with_interval
 from studies.tasks import distillation, sets, steps, strategies
 from studies.tasks.distillation import Taught
 from studies.tasks.pages import page
-from studies.tasks.pairs import siamese
+from studies.tasks.pairs import mapped, siamese
 from studies.tasks.result import StudyResult, load
 from studies.tasks.steps import Spent, Task
 from verso_training.heads import fitting
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.scoring import Pair
+from verso_training.heads.signals import Interval
 from verso_training.heads.token_classifier import TextTokens
 
 TOKENIZER = Tokenizer.from_file(
@@ -288,6 +289,14 @@ def test_the_page_gets_its_section_again_and_keeps_the_others() -> None:
     assert again.endswith("## Two\n")
     assert "[+0.0, +0.0]" not in again
     assert page.replaced("# Page\n", "") == "# Page\n"
+
+
+def test_the_objectives_of_a_map_have_their_table_without_other_studies() -> None:
+    figures = {f"triplets_{part}_{seed}": 80.0 for part in ("dev", "test") for seed in range(3)}
+    for part in ("dev", "test"):
+        figures |= ends(f"triplets_{part}_mean", Interval(80.0, 79.0, 81.0))
+    told = page.section({mapped.STUDY: StudyResult(mapped.STUDY, figures, {})})
+    assert "\n| triplets | 80.0 [79.0, 81.0] | 80.0 [79.0, 81.0] |\n" in told
 
 
 @pytest.mark.parametrize("length", [8, 25, 60])

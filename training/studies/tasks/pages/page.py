@@ -76,6 +76,7 @@ def section(found: Found) -> str:
         _means,
         _strategies,
         _apart,
+        _mapped,
         pair_models.section,
         pretraining.section,
         tables.section,
@@ -309,13 +310,14 @@ def _apart(found: Found) -> str:
         objective = "cosine and ranking objectives" if recipe.ranking else "cosine objective"
         lines.append(f"| adapter, {objective}, {_times(recipe.epochs)} | {cells} |")
     lines.append("| *minBERT, siamese cosine (Pearson, its own split)* | *53.0* | | |")
-    if mapped.STUDY in found:
-        lines += ["", *_mapped(found[mapped.STUDY].figures)]
     return "\n".join(lines)
 
 
-def _mapped(figures: Mapping[str, float]) -> list[str]:
+def _mapped(found: Found) -> str:
     """A row an objective: the mean over the seeds."""
+    if mapped.STUDY not in found:
+        return ""
+    figures = found[mapped.STUDY].figures
     lines = [
         wrapped(
             "Sentence-BERT's objectives and two others, each alone, on a linear map of the stored "
@@ -331,7 +333,7 @@ def _mapped(figures: Mapping[str, float]) -> list[str]:
     for name in dict.fromkeys(key.rsplit("_", 2)[0] for key in figures):
         dev, test = (with_interval(figures, f"{name}_{part}_mean") for part in ("dev", "test"))
         lines.append(f"| {name} | {dev} | {test} |")
-    return lines
+    return "\n".join(lines)
 
 
 def _missing(found: Found) -> str:
