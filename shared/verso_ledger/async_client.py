@@ -20,7 +20,7 @@ from verso_ledger.codec.admission import (
     STAGED_FOR_MS,
     Admission,
     accepted,
-    check_reserved,
+    accepted_before,
     identity_args,
 )
 from verso_ledger.collections.logs import reserve_args, reserved
@@ -109,12 +109,14 @@ class AsyncLedger:
         """
         admission = Admission.of(job, ledger=self.name)
         if admission.staged:
-            check_reserved(await self._scripts.run("stage", admission.reservation))
+            before = accepted_before(await self._scripts.run("stage", admission.reservation))
+            if before is not None:
+                return before
         for part in admission.parts:
             with translated():
                 async with self._redis.pipeline(transaction=False) as pipe:
                     for name, payload in part:
-                        pipe.set(name, payload, px=STAGED_FOR_MS)
+                        pipe.set(name, payload, px=STAGED_FOR_MS, nx=True)
                     await pipe.execute()
         return accepted(await self._scripts.run("accept", admission.args))
 

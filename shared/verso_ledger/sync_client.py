@@ -9,7 +9,7 @@ import redis
 
 from verso_core.jobs import Status
 from verso_ledger.codec import job_rows
-from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, check_reserved
+from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, accepted_before
 from verso_ledger.collections.documents import Documents
 from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.locations import Locations
@@ -49,11 +49,13 @@ class Jobs:
         """
         admission = Admission.of(job, ledger=self._ledger)
         if admission.staged:
-            check_reserved(self._scripts.run("stage", admission.reservation))
+            before = accepted_before(self._scripts.run("stage", admission.reservation))
+            if before is not None:
+                return before
         for part in admission.parts:
             with translated(), self._redis.pipeline(transaction=False) as pipe:
                 for name, payload in part:
-                    pipe.set(name, payload, px=STAGED_FOR_MS)
+                    pipe.set(name, payload, px=STAGED_FOR_MS, nx=True)
                 pipe.execute()
         return accepted(self._scripts.run("accept", admission.args))
 

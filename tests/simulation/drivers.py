@@ -305,7 +305,7 @@ class Gateway:
 
     def _put_payload(self, sid: str, payload: bytes) -> Command:
         def put() -> None:
-            self._client.set(key("payload", sid), payload, px=STAGED_FOR_MS)
+            self._client.set(key("payload", sid), payload, px=STAGED_FOR_MS, nx=True)
 
         return Command(f"put {sid}", put, lambda _: self._model.put_payload(sid, payload))
 

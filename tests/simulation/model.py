@@ -323,6 +323,8 @@ class Model:
 
     def stage(self, job: NewJob, job_id: str, limits: tuple[int, int, int, int]) -> str:
         """Reserve room for payloads that come before their job."""
+        if job_id in self.jobs:
+            return "new"
         self.end_reservations()
         if not self._room(job, limits):
             return "full"
@@ -336,6 +338,8 @@ class Model:
 
     def put_payload(self, sid: str, payload: bytes) -> None:
         """Store a payload whose job is not accepted yet."""
+        if sid in self.payloads:
+            return
         self.payloads[sid] = payload
         self._expire("payloads", sid, self.now + STAGED_FOR_MS)
 
@@ -349,10 +353,10 @@ class Model:
         idem_s: int,
     ) -> tuple[str | int, ...]:
         """Accept a job once; refuse what does not fit, and what was accepted before."""
-        if job_id in self.jobs:
-            return ("new", job_id)
         if staged:
             self.staged.pop(job_id, None)
+        if job_id in self.jobs:
+            return ("new", job_id)
         refused = self._refuse(job, job_id, limits=limits, staged=staged)
         if refused is not None:
             for number in range(len(job.slices)) if staged else ():

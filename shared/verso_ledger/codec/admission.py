@@ -24,6 +24,8 @@ STAGE_BYTES = 4 << 20
 """The payload of a job larger than this is stored slice by slice before the accept step, so that no
 step blocks the server for long."""
 STAGED_FOR_MS = 600_000
+"""How long a staged payload waits for that step. It is never stored over one that is there: that
+may be of the same job, accepted by a call whose reply was lost."""
 _PART_BYTES = 1 << 20
 ROLLED = "the partition takes no more lines, and which one does is not known yet"
 IDEMPOTENCY_S = 24 * 3600
@@ -121,14 +123,13 @@ def identity_args(identities: Mapping[str, Sequence[bytes]], identity_s: int) ->
     return args
 
 
-def check_reserved(reply: Sequence[Any]) -> None:
-    """Read the reply of ``stage.lua``.
+def accepted_before(reply: Sequence[Any]) -> Accepted | None:
+    """Read the reply of ``stage.lua``: the job, if an earlier call made it; None once it has room.
 
     Raises:
         QueueFull: the queue holds as much as it may.
     """
-    if text(reply[0]) == "full":
-        raise _queue_full(reply)
+    return None if text(reply[0]) == "reserved" else accepted(reply)
 
 
 def _queue_full(reply: Sequence[Any]) -> QueueFull:

@@ -14,14 +14,13 @@
 local FIRST, STEP = 26, 5
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
-if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
-
 local items, bytes = 0, 0
 for n = 0, count - 1 do
   items = items + tonumber(ARGV[FIRST + n * STEP])
   bytes = bytes + tonumber(ARGV[FIRST + 1 + n * STEP])
 end
 if staged then redeem(job, count, bytes) end
+if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
 -- Payloads that were staged for a job that is not made go with it.
 local function no(...)

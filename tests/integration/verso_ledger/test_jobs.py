@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -21,6 +21,8 @@ from verso_core.errors import (
 from verso_core.jobs import Kind, Queue, Status
 from verso_ledger import Commit, DocumentWrite, Ledger, Limits, NewJob, Phase, Policy
 from verso_ledger.keys import key
+from verso_ledger.scripts import Scripts
+from verso_ledger.sync_client import Jobs as SyncJobs
 
 Jobs = Callable[..., NewJob]
 Time = Callable[[float], None]
@@ -353,28 +355,59 @@ def test_bytes_fill_a_queue_too(ledger: Ledger, new_job: Jobs) -> None:
         ledger.jobs.accept(new_job(text=b"x" * 300, limits=limits))
 
 
+def _large(new_job: Jobs, **about: Any) -> NewJob:
+    """Return a job whose payloads are stored before it is accepted."""
+    return new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000, **about)
+
+
 def test_a_large_job_is_staged_and_accepted_whole(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    job = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
+    job = _large(new_job)
     job_id = ledger.jobs.accept(job).job_id
     leases = ledger.leases.claim(Queue.BULK, owner="w", n=20)
     assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
     assert {raw.ttl(key("payload", f"{job_id}.{n}")) for n in range(9)} == {-1}
 
 
+def test_a_large_job_is_accepted_once_and_kept_however_often_it_is_sent(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    large = _large(new_job, job_id="b" * 32, limits=Limits(max_slices=9))  # no room for a second
+    for _ in range(3):
+        assert ledger.jobs.accept(large).job_id == "b" * 32
+        assert {raw.ttl(key("payload", f"{'b' * 32}.{n}")) for n in range(9)} == {-1}
+    assert len(ledger.leases.claim(Queue.BULK, owner="w", n=20)) == 9
+    assert ledger.maintenance.backlog().staged_bytes == 0
+
+
+def test_a_payload_that_was_accepted_is_not_staged_again(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    class Overtaken(Scripts):
+        """The steps of a call that repeats another one, whose own last step comes in between."""
+
+        def run(self, step: str, args: Sequence[Any]) -> Any:
+            reply = super().run(step, args)
+            if step == "stage":
+                ledger.jobs.accept(large)
+            return reply
+
+    large = _large(new_job, job_id="b" * 32)
+    SyncJobs(Overtaken(raw)).accept(large)
+    assert {raw.ttl(key("payload", f"{'b' * 32}.{n}")) for n in range(9)} == {-1}
+    assert ledger.maintenance.backlog().staged_bytes == 0
+
+
 def test_what_was_staged_for_a_job_that_is_refused_is_gone(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    def large(**about: Any) -> NewJob:
-        return new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000, **about)
-
     ledger.jobs.accept(new_job(Kind.INGEST, idempotency=("key", "a")))
     before = set(raw.keys(key("payload", "*")))
     with pytest.raises(IdempotencyConflict):
-        ledger.jobs.accept(large(idempotency=("key", "b")))
+        ledger.jobs.accept(_large(new_job, idempotency=("key", "b")))
     with pytest.raises(QueueFull):  # refused before a byte of it is stored
-        ledger.jobs.accept(large(limits=Limits(max_bytes=5_400_850)))
+        ledger.jobs.accept(_large(new_job, limits=Limits(max_bytes=5_400_850)))
     assert set(raw.keys(key("payload", "*"))) == before
     assert ledger.maintenance.backlog().staged_bytes == 0
 
@@ -384,7 +417,7 @@ def test_what_is_staged_counts_as_waiting_until_it_is_accepted_or_too_old(
 ) -> None:
     from verso_ledger.codec.admission import Admission
 
-    abandoned = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
+    abandoned = _large(new_job)
     ledger._scripts.run("stage", Admission.of(abandoned).reservation)
     staged = ledger.maintenance.backlog().staged_bytes
     assert staged > 9 * 600_000
