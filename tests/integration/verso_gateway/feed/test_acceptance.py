@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway
 from tests.integration.verso_gateway.feed.conftest import Ledger
+
+from verso_core.errors import CollectionExists
 
 PUSH = "/loki/api/v1/push"
 
@@ -71,3 +74,33 @@ def test_a_collection_of_documents_takes_no_records(
     answer = gateway.client.post(PUSH, json=body)
     assert answer.status_code == 400
     assert "kind logs" in answer.text
+
+
+def test_a_collection_that_was_deleted_is_made_again(
+    client: httpx2.Client, worker: FakeWorker, stored: Ledger
+) -> None:
+    def await_status(status: int) -> None:
+        until = time.monotonic() + 60
+        while client.get("/v1/collections/logs").status_code != status:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    worker.pause()
+    assert push(client, "early") == 503  # the collection is still being made
+    worker.gate.set()
+    await_status(200)
+    assert push(client, "first") == 204
+    assert client.delete("/v1/collections/logs", headers={"Prefer": "wait=60"}).status_code == 200
+    await_status(404)
+    assert push(client, "second") == 204
+    assert stored.texts(2) == ["first", "second"]
+
+
+def test_a_collection_that_could_not_be_made_is_tried_again(
+    client: httpx2.Client, worker: FakeWorker, stored: Ledger
+) -> None:
+    worker.fail = CollectionExists("of other settings")
+    assert push(client, "early") == 503
+    worker.fail = None
+    assert push(client, "first") == 204
+    assert stored.texts(1) == ["first"]
