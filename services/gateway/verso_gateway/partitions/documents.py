@@ -57,18 +57,14 @@ async def _by_line(request: Request, collection: Collection, params: ListParams)
     state = collection.parted
     assert state is not None
     order = sorted(state.numbers, reverse=params.descending)
-    number, dot, place = (params.cursor or f"{order[0]}.").partition(".")
-    if not dot or not (number.isascii() and number.isdigit()):
-        raise RequestInvalid("expected a cursor of this list")
-    behind = [
-        one for one in order if (one <= int(number) if params.descending else one >= int(number))
-    ]
+    number, place = scatter.place_in(params.cursor or f"{order[0]}.")
+    behind = [one for one in order if (one <= number if params.descending else one >= number)]
     if not behind:
         return DocumentPage(documents=(), next_cursor=None)
     own = params.model_copy(
         update={
             "collection": partition_name(collection.name, behind[0]),
-            "cursor": (place or None) if behind[0] == int(number) else None,
+            "cursor": place if behind[0] == number else None,
         }
     )
     _ = own.page_end
@@ -109,13 +105,13 @@ async def page(
     Raises:
         RequestInvalid: the cursor is none of this list.
     """
-    number, _, place = (cursor or "0.").partition(".")
-    if not number.isdigit() or int(number) >= collection.partitions:
+    number, after = scatter.place_in(cursor or "0.")
+    if number >= collection.partitions:
         raise RequestInvalid("expected a cursor of this list")
-    name, after = scatter.names_of(collection)[int(number)], place or None
+    name = scatter.names_of(collection)[number]
     ledgers = context_of(request).ledgers
     found = await ledgers.at(name, lambda one: one.documents(name, after=after, limit=limit))
-    following = int(number) + (found.cursor is None)
+    following = number + (found.cursor is None)
     more = following < collection.partitions
     return DocumentPage(
         documents=tuple(map(views.document, found.rows)),

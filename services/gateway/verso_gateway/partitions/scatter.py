@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
 
-from verso_core.errors import PartitionedUnsupported, PartitionMissing
+from verso_core.errors import PartitionedUnsupported, PartitionMissing, RequestInvalid
 from verso_core.jobs import Collection, Item, Rejected, Result
 from verso_core.jobs.collections import STREAMS, partition_name, partition_of
 from verso_core.jobs.logs.lines import line_place
@@ -17,6 +18,7 @@ from verso_ledger import NewJob
 from verso_ledger.ledgers.answers import every_answer
 from verso_ledger.ledgers.groups import joined
 
+_CURSOR = re.compile(r"([0-9]{1,9})\.(.*)", re.DOTALL)
 ByName = Callable[[str], NewJob]
 """Returns the job of a partition, by its name."""
 
@@ -51,6 +53,18 @@ def check_there(collection: Collection, number: int) -> None:
     if collection.parted is not None and number in collection.parted.missing:
         name = partition_name(collection.name, number)
         raise PartitionMissing(f"the ledger of the partition {name!a} no longer has it")
+
+
+def place_in(cursor: str) -> tuple[int, str | None]:
+    """Return the partition that a cursor names, and where its own list goes on.
+
+    Raises:
+        RequestInvalid: it is no cursor of a list of one partition after the other.
+    """
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise RequestInvalid("expected a cursor of this list")
+    return int(found[1]), found[2] or None
 
 
 def names_of(collection: Collection) -> list[str]:

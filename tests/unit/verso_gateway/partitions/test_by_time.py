@@ -163,6 +163,16 @@ def test_a_line_tells_its_partition() -> None:
     assert writing.taking(there.model_copy(update={"parted": None})) == "logs"
 
 
+@pytest.mark.parametrize(
+    "cursor", ["", "1", ".", "x.", "-1.", "\u00b2.", "\u0663.", "9" * 5000 + "."]
+)
+def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(RequestInvalid):
+        scatter.place_in(cursor)
+    assert scatter.place_in("12.a.b") == (12, "a.b")
+    assert scatter.place_in("0.") == (0, None)
+
+
 def test_partitions_without_lines_of_the_times_are_not_asked() -> None:
     noted = state(0, 1, 2)
     noted = noted.changed(0, first=10.0, last=20.0).changed(1, first=15.0, last=30.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from verso_core.errors import PartitionedUnsupported, RequestInvalid
+from verso_core.errors import PartitionedUnsupported
 from verso_core.jobs import Collection, Kind, NoItem
 from verso_core.jobs.collections import partition_name
 from verso_core.jobs.logs.lines import (
@@ -20,7 +20,7 @@ from verso_core.jobs.logs.lines import (
 from verso_gateway import headers, responses
 from verso_gateway.partitions.logs.spans import numbers_in, template_of
 from verso_gateway.partitions.missing import left_out
-from verso_gateway.partitions.scatter import check_there
+from verso_gateway.partitions.scatter import check_there, place_in
 
 
 async def asked(request: Request, collection: Collection, checked: LinesRequest) -> LinesParams:
@@ -35,7 +35,7 @@ async def asked(request: Request, collection: Collection, checked: LinesRequest)
             "expected no question of lines in partitions: /v1/search with lines finds them"
         )
     if checked.cursor is not None:
-        _, place = _place(checked.cursor)
+        _, place = place_in(checked.cursor)
         if place is not None:
             read_cursor(place, checked.order)
     params = checked.params()
@@ -75,7 +75,7 @@ async def page(request: Request, collection: Collection, params: LinesParams) ->
         order.reverse()
     number, place = order[0], None
     if params.cursor is not None:
-        number, place = _place(params.cursor)
+        number, place = place_in(params.cursor)
     if number not in order:  # dropped since, or none: the list goes on behind it
         place = None
         behind = [one for one in order if (one < number) is (params.order is LineOrder.NEWEST)]
@@ -93,15 +93,3 @@ async def page(request: Request, collection: Collection, params: LinesParams) ->
     if not following:
         return found
     return found.model_copy(update={"next_cursor": f"{following[0]}."})
-
-
-def _place(cursor: str) -> tuple[int, str | None]:
-    """Read a cursor.
-
-    Raises:
-        RequestInvalid: it is none of such a list.
-    """
-    number, dot, place = cursor.partition(".")
-    if not dot or not (number.isascii() and number.isdigit()):
-        raise RequestInvalid("expected a cursor of this list")
-    return int(number), place or None
