@@ -14,9 +14,11 @@ import httpx2
 import pytest
 from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import Gateway, post
+from tests.integration.verso_gateway.feed.conftest import Receiver
 from tests.integration.verso_keeper.rolling import NAME, SPAN_S, World
 
 from verso_core.jobs.collections import Stage
+from verso_standalone.valkey import free_port
 
 START = Callable[..., Gateway]
 TEXT = {"Content-Type": "text/plain"}
@@ -39,6 +41,23 @@ def gateways(world: World, start_gateway: START) -> list[Gateway]:
     for one in found:
         send(one.client, b"first\n")
     return found
+
+
+@pytest.fixture
+def syslog(world: World) -> Iterator[Receiver]:
+    servers = world.servers  # type: ignore[attr-defined]
+    settings = {
+        "VERSO_REDIS_URL": servers["home"].url,
+        "VERSO_BROKER_URL": servers["home"].url.removesuffix("/0") + "/1",
+        "VERSO_LEDGERS": f"b={servers['b'].url}",
+        "VERSO_FEED_ROUTES": f"*={NAME}",
+        "VERSO_SYSLOG_PORT": str(free_port()),
+        "VERSO_SYSLOG_UDP_PORT": "0",
+        "VERSO_SYSLOG_TLS_PORT": "0",
+    }
+    made = Receiver(settings)
+    yield made
+    made.stop()
 
 
 def send(client: httpx2.Client, body: bytes, **given: Any) -> httpx2.Response:
@@ -138,6 +157,19 @@ def test_a_gateway_with_old_notes_writes_to_the_next_partition(
     world.settle()
     assert {b"late 0", b"late 1"} <= set(world.held()[1])
     assert sum(b"push" in line for line in world.held()[1]) == 2
+
+
+def test_syslog_goes_to_the_partition_that_takes_lines(world: World, syslog: Receiver) -> None:
+    def stored(number: int, text: bytes) -> None:
+        syslog.send(b"<13>1 - - app - - - %b\n" % text)
+        until = time.monotonic() + 90
+        while not any(text in line for line in world.held().get(number, ())):
+            assert time.monotonic() < until
+            world.settle()
+
+    stored(0, b"before")
+    roll(world)
+    stored(1, b"behind")
 
 
 def test_lines_of_a_missing_partition_are_an_error_that_names_it(

@@ -3,12 +3,13 @@
 1. The first request waits ``gather_s`` for others, or until there is enough for a slice.
 2. Records whose identities the ledger knows are left out.
 3. Numbers are reserved for each stream; its lines become slices; one job takes them all in.
-4. Every request is answered for itself: with the positions of its repeated records, or an error.
+4. Every request is answered for itself: with the positions of its repeated records and of those
+   whose stream cannot be written, or an error.
 
 While the queue is full the requests are held and tried again, each until its own deadline. A job
 whose acceptance may have happened, as the ledger did not answer, is tried again under its id: that
-is done once. A request is in one job as a whole, so it is accepted as a whole or not at all; where
-its collections are on several ledgers, the part of each is.
+is done once. What can be written of a request is in one job, so it is accepted as a whole or not
+at all; where its collections are on several ledgers, the part of each is.
 """
 
 from __future__ import annotations
@@ -49,6 +50,19 @@ _ASKED = 4096
 """Identities that one step of the ledger looks at: a few milliseconds in which it does no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of the records of a request that are not accepted, by their positions.
+
+    Attributes:
+        repeated: they were accepted before, by their identities.
+        refused: why their streams cannot be written.
+    """
+
+    repeated: frozenset[int] = frozenset()
+    refused: Mapping[int, VersoError] = field(default_factory=dict)
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     """A request that waits for its acceptance, until ``deadline_s`` of the loop's clock."""
@@ -56,7 +70,8 @@ class _Waiting:
     batch: Batch
     deadline_s: float
     arrived_s: float
-    answer: asyncio.Future[frozenset[int]]
+    answer: asyncio.Future[Accepted]
+    refused: dict[int, VersoError] = field(default_factory=dict)
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
@@ -65,7 +80,25 @@ class _Waiting:
     def succeed(self, repeated: set[int]) -> None:
         """Answer with the positions of records that were accepted before."""
         if not self.answer.done():
-            self.answer.set_result(frozenset(repeated | self.batch.repeated))
+            self.answer.set_result(
+                Accepted(frozenset(repeated | self.batch.repeated), self.refused)
+            )
+
+    def refuse(self, faults: Mapping[StreamKey, VersoError]) -> bool:
+        """Leave streams out that cannot be written; return whether others are left.
+
+        Where none is, or trying again may help, the request has failed.
+        """
+        own = {key: faults[key] for key in self.batch.streams if key in faults}
+        again = [error for error in own.values() if error.retryable]
+        if again or (own and len(own) == len(self.batch.streams)):
+            self.fail(again[0] if again else next(iter(own.values())))
+            return False
+        for key, error in own.items():
+            self.refused.update(dict.fromkeys(self.batch.streams[key].positions, error))
+        if own:
+            self.batch = self.batch.without(own)
+        return True
 
 
 @dataclass(slots=True)
@@ -124,7 +157,7 @@ class Acceptance:
         self._identity_s = identity_s
         self._tenants: dict[tuple[str, str], _Tenant] = {}
 
-    async def accept(self, tenant: str, batch: Batch, *, hold_s: float) -> frozenset[int]:
+    async def accept(self, tenant: str, batch: Batch, *, hold_s: float) -> Accepted:
         """Take a request's lines in: when this returns they are on disk.
 
         Args:
@@ -133,14 +166,15 @@ class Acceptance:
             hold_s: how long to wait for room, seconds.
 
         Returns:
-            Positions of records that were accepted before, by their identities.
+            Which of them were accepted before, and which cannot be.
 
         Raises:
             QueueFull: there was no room in time; nothing was accepted.
             LedgerUnavailable: the ledger did not answer in time.
             CollectionBusy: a collection moves to another ledger, or the partition that takes its
                 lines has rolled over, and that did not end in time.
-            VersoError: a collection is gone, or has as many streams as it may.
+            VersoError: none can be: their collections are gone, or have as many streams as they
+                may.
         """
         until_s = asyncio.get_running_loop().time() + hold_s
         if not self._ledgers.several:
@@ -153,11 +187,12 @@ class Acceptance:
             self._moving(tenant, by_name[name], part, until_s=until_s)
             for name, part in parts.items()
         )
-        return frozenset(batch.repeated).union(*answers)
+        repeated = frozenset(batch.repeated).union(*(one.repeated for one in answers))
+        return Accepted(repeated, {n: why for one in answers for n, why in one.refused.items()})
 
     async def _moving(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float
-    ) -> frozenset[int]:
+    ) -> Accepted:
         """Take the lines of one ledger in, as :meth:`accept` does; elsewhere if they move."""
         loop = asyncio.get_running_loop()
         try:
@@ -174,7 +209,7 @@ class Acceptance:
 
     async def _rolling(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float
-    ) -> frozenset[int]:
+    ) -> Accepted:
         """Take the lines of one ledger in; where a partition has rolled over, in the next one."""
         loop = asyncio.get_running_loop()
         try:
@@ -195,7 +230,7 @@ class Acceptance:
 
     async def _accept(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, hold_s: float
-    ) -> frozenset[int]:
+    ) -> Accepted:
         """Take the lines of one ledger in, as :meth:`accept` does."""
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -227,7 +262,8 @@ class Acceptance:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(left_s):
                             await held.enough.wait()
-                await self._take_some(place[0], held.ledger, held.take())
+                if taken := held.take():  # else all went away meanwhile
+                    await self._take_some(place[0], held.ledger, taken)
         finally:
             self._tenants.pop(place, None)
             for one in held.waiting:
@@ -254,7 +290,7 @@ class Acceptance:
                 joined = _joined(taken, await self._known(ledger, taken))
                 job, faults = await self._job(tenant, ledger, joined.streams)
                 if faults:
-                    taken = _failed(taken, faults)
+                    taken = [one for one in taken if one.refuse(faults)]
                     continue
                 if job.slices:
                     await self._submit(job, taken)
@@ -412,18 +448,6 @@ def _joined(taken: Sequence[_Waiting], known: frozenset[Identity]) -> _Joined:
         seen.update(new)
         repeated.append(left_out)
     return _Joined({key: one for key, one in streams.items() if one.lines}, repeated)
-
-
-def _failed(taken: Sequence[_Waiting], faults: Mapping[StreamKey, VersoError]) -> list[_Waiting]:
-    """Fail the requests with a stream that cannot be written; return the others."""
-    left = []
-    for one in taken:
-        fault = next((faults[key] for key in one.batch.streams if key in faults), None)
-        if fault is None:
-            left.append(one)
-        else:
-            one.fail(fault)
-    return left
 
 
 async def _held(taken: Sequence[_Waiting], error: VersoError) -> list[_Waiting]:

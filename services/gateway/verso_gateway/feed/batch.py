@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verso_core.jobs import SliceSpec, cut_lines
@@ -78,6 +78,12 @@ class Batch:
             stream = streams.setdefault((names.get(name, name), labels), StreamLines(one.labels))
             stream.extend(one)
         return Batch(streams, self.size_bytes, self.identified, self.repeated)
+
+    def without(self, keys: Collection[StreamKey]) -> Batch:
+        """Return the lines of the other streams."""
+        streams = {key: one for key, one in self.streams.items() if key not in keys}
+        size = sum(len(line) + 1 for one in streams.values() for line in one.lines)
+        return Batch(streams, size, self.identified, self.repeated)
 
     def parted(self, ledgers: Mapping[str, AsyncLedger]) -> dict[str, Batch]:
         """Return the lines by the name of the ledger that takes them in.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from verso_core.errors import CollectionUnknown, KindUnsupported, Unavailable, VersoError
-from verso_core.jobs import CollectionKind
+from verso_core.jobs import Collection, CollectionKind
 from verso_gateway.auth import TENANT_DEFAULT
 from verso_gateway.context import CollectionsCache, DiskRoom
 from verso_gateway.feed import syslog
@@ -21,6 +21,7 @@ from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.feed.records import Decoded, LogRecord
 from verso_gateway.feed.routing import Routing
 from verso_gateway.metrics import Metrics
+from verso_gateway.partitions.writing import taking
 from verso_gateway.protocols import Protocol
 
 _log = logging.getLogger(__name__)
@@ -70,35 +71,44 @@ class Intake:
 
     async def take(self, messages: Messages) -> None:
         """Take messages in; when this returns they are on disk, or they cannot be accepted."""
-        now = datetime.now(UTC)
+        now, arrived_ns = datetime.now(UTC), time.time_ns()
         parse = partial(syslog.parse, now=now, offset_s=self._offset_s)
-        decoded = [
-            self._whole(one, parse(one)) if isinstance(one, bytes) else one for one in messages
-        ]
-        records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
-        arrived_ns = time.time_ns()
+        by_name: dict[str, list[LogRecord]] = {}
+        for one in messages:
+            record = self._whole(one, parse(one)) if isinstance(one, bytes) else one
+            if isinstance(record, LogRecord):
+                name = self._routing.collection(record.source)
+                if name is not None:
+                    by_name.setdefault(name, []).append(record)
+        # each collection by itself: what refuses one, or is away, costs no other and doubles none
+        taken = await asyncio.gather(
+            *(self._take(name, records, arrived_ns) for name, records in by_name.items())
+        )
+        self._count(accepted=sum(taken), rejected=len(messages) - sum(taken))
+
+    async def _take(self, name: str, records: Sequence[LogRecord], arrived_ns: int) -> int:
+        """Take the records of a collection in; return how many could be."""
+        sources = {record.source for record in records}
         while True:
             try:
                 await self._room.check()
-                sources = {record.source for _, record in records}
-                found = {source: await self._collection(source) for source in sources}
-                collections = {source: name for source, name in found.items() if name is not None}
+                collections = dict.fromkeys(sources, taking(await self._collection(name)))
                 batch = batch_of(
-                    records, collections, arrived_ns=arrived_ns, by_content=self._by_content
+                    enumerate(records),
+                    collections,
+                    arrived_ns=arrived_ns,
+                    by_content=self._by_content,
                 )
-                count = sum(len(stream.lines) for stream in batch.streams.values())
-                if count:
-                    await self._acceptance.accept(self._tenant, batch, hold_s=_HOLD_S)
+                accepted = await self._acceptance.accept(self._tenant, batch, hold_s=_HOLD_S)
             except Unavailable as error:
                 _log.warning("syslog waits", extra={"count": len(records), "code": error.code})
                 await asyncio.sleep(_AGAIN_S)
             except VersoError as error:
                 _log.error("syslog rejected", extra={"count": len(records), "code": error.code})
-                self._count(accepted=0, rejected=len(decoded))
-                return
+                return 0
             else:
-                self._count(accepted=count, rejected=len(decoded) - count)
-                return
+                count = sum(len(stream.lines) for stream in batch.streams.values())
+                return count - len(accepted.refused)
 
     def _whole(self, message: bytes, decoded: Decoded) -> Decoded:
         """Return a record whose text is the whole message, if its rule says so."""
@@ -106,11 +116,8 @@ class Intake:
             return replace(decoded, text=message, attributes=b"")
         return decoded
 
-    async def _collection(self, source: str) -> str | None:
-        """Return the collection of a source, which is made if it is missing; None for no rule."""
-        name = self._routing.collection(source)
-        if name is None:
-            return None
+    async def _collection(self, name: str) -> Collection:
+        """Return the collection that a rule names, which is made if it is missing."""
         try:
             found = await self._collections.get(name)
         except CollectionUnknown:
@@ -121,7 +128,7 @@ class Intake:
             raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
         if found.owner not in (None, self._owner):
             raise CollectionUnknown(f"no collection {name!a}")
-        return name
+        return found
 
     def _count(self, *, accepted: int, rejected: int) -> None:
         self._metrics.feed.records(

@@ -10,10 +10,16 @@ import pytest
 from starlette.requests import Request
 from tests.support.clock import run_by_own_clock
 
-from verso_core.errors import LedgerUnavailable, QueueFull, VersoError
+from verso_core.errors import (
+    CollectionUnknown,
+    LedgerUnavailable,
+    QueueFull,
+    RequestInvalid,
+    VersoError,
+)
 from verso_core.segments import Reserved
 from verso_gateway.app import create_app
-from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.acceptance import Acceptance, Accepted
 from verso_gateway.feed.batch import Batch, batch_of
 from verso_gateway.feed.records import LogRecord
 from verso_gateway.metrics import Metrics
@@ -43,7 +49,7 @@ class Only:
 
     several = False
 
-    def __init__(self, ledger: Stuck) -> None:
+    def __init__(self, ledger: Stuck | Crowded) -> None:
         self.home = ledger
 
 
@@ -73,8 +79,64 @@ def test_a_step_that_never_ends_fails_its_requests_and_no_others() -> None:
             await acceptance.accept("a", batch(), hold_s=0.05)
         with pytest.raises(LedgerUnavailable):
             await stuck
-        assert await later == frozenset()
+        assert await later == Accepted()
         assert clock() < 2.5
+
+    run_by_own_clock(run())
+
+
+def test_a_request_without_time_ends_alone() -> None:
+    """It goes away while the step that would take it in waits for others."""
+
+    async def run() -> None:
+        ledger: Any = Only(Stuck(stuck=False))
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
+        )
+        with pytest.raises(QueueFull):
+            await acceptance.accept("a", batch(), hold_s=0.0)
+        [drain] = asyncio.all_tasks() - {asyncio.current_task()}
+        await drain
+        assert await acceptance.accept("a", batch(), hold_s=1.0) == Accepted()
+
+    run_by_own_clock(run())
+
+
+class Crowded:
+    """A ledger that makes no more streams, and does not know a collection."""
+
+    name = "home"
+
+    async def reserve(self, collection: str, labels: dict[str, str], _lines: int) -> Reserved:
+        if collection == "gone":
+            raise CollectionUnknown("no collection of this name")
+        if labels.get("pod") == "new":
+            raise RequestInvalid("too many sets of labels")
+        return Reserved("1", 0, 0)
+
+
+def test_a_stream_that_cannot_be_written_costs_its_records() -> None:
+    async def run() -> None:
+        ledger: Any = Only(Crowded())
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
+        )
+
+        async def accept(*sent: tuple[str, str]) -> Accepted:
+            rows = [LogRecord(b"x", {"pod": pod}, source=source) for source, pod in sent]
+            made = batch_of(enumerate(rows), {one: one for one, _ in sent}, arrived_ns=1)
+            return await acceptance.accept("a", made, hold_s=1.0)
+
+        mixed = accept(("logs", "old"), ("logs", "new"), ("gone", "old"), ("logs", "old"))
+        new, old = accept(("logs", "new"), ("logs", "new")), accept(("logs", "old"))
+        found = await asyncio.gather(mixed, new, old, return_exceptions=True)
+        assert isinstance(found[0], Accepted)
+        codes = {n: error.code for n, error in found[0].refused.items()}
+        assert codes == {1: "request_invalid", 2: "collection_unknown"}
+        assert isinstance(found[1], RequestInvalid)
+        assert found[2] == Accepted()
 
     run_by_own_clock(run())
 
@@ -106,6 +168,6 @@ def test_an_answered_request_ends_none_that_waits_with_it() -> None:
             await acceptance.accept("a", batch(), hold_s=0.3)
         assert (await handler(request, refused.value)).status_code == 429
         jobs.has_room = True
-        assert await patient == frozenset()
+        assert await patient == Accepted()
 
     run_by_own_clock(run())

@@ -107,10 +107,12 @@ async def accept(
         batch = await reading.off_loop(size, make)
         left_s = max(0.0, end_s - time.monotonic())
         acceptance = feed_of(request).acceptance
-        repeated = await acceptance.accept(request.state.tenant, batch, hold_s=left_s)
-    accepted = len(decoded) - len(rejected) - len(repeated)
+        accepted = await acceptance.accept(request.state.tenant, batch, hold_s=left_s)
+        repeated = accepted.repeated
+        rejected |= accepted.refused
+    new = len(decoded) - len(rejected) - len(repeated)
     context.metrics.feed.records(
-        protocol, accepted=accepted, repeated=len(repeated), rejected=len(rejected)
+        protocol, accepted=new, repeated=len(repeated), rejected=len(rejected)
     )
     return Taken(dict(sorted(rejected.items())), repeated)
 
