@@ -25,7 +25,7 @@ from verso_gateway.feed.records import (
     checked,
     packed,
 )
-from verso_gateway.feed.values import parse_bounded
+from verso_gateway.feed.values import check_messages, parse_bounded
 
 _JOBS = ("service_name", "job", "app", "service")
 """Labels that say what routes a stream, the first that is there."""
@@ -34,6 +34,8 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _LABEL_NAMES = {"service_name": "service", "hostname": "host", "filename": "source"}
 _SECOND_NS = 1_000_000_000
+_ENTRIES = (1, 2)
+"""Numbers of the fields that lead to an entry: streams, entries."""
 
 
 def decode_json(body: bytes, fields: FieldMap) -> list[Decoded]:
@@ -83,12 +85,14 @@ def decode_protobuf(body: bytes, fields: FieldMap, *, most_bytes: int) -> list[D
         most_bytes: largest size that the block may have inflated.
 
     Raises:
-        BodyTooLarge: it has more.
+        BodyTooLarge: it has more, or too many entries.
         RequestInvalid: the body is no push.
     """
+    inflated = _inflated(body, most_bytes)
+    check_messages(inflated, _ENTRIES)
     push = PUSH_REQUEST()
     try:
-        push.ParseFromString(_inflated(body, most_bytes))
+        push.ParseFromString(inflated)
     except DecodeError as exc:
         raise RequestInvalid("expected a PushRequest in protobuf, got other bytes") from exc
     return [record for stream in push.streams for record in _protobuf_stream(stream, fields)]
@@ -173,9 +177,10 @@ class _Stream:
         when = None if time_ns is None else times.in_range(time_ns)
         if when is None:
             return RequestInvalid("expected a time in nanoseconds since 1970")
-        record = LogRecord(line, labels, when, attributes=packed(rest), source=self._source)
         try:
-            return checked(record)
+            return checked(
+                LogRecord(line, labels, when, attributes=packed(rest), source=self._source)
+            )
         except VersoError as error:
             return error
 

@@ -5,17 +5,24 @@ opentelemetry-proto. In JSON names are lowerCamelCase, 64-bit integers are strin
 are hexadecimal and enums are numbers; what is unknown is ignored.
 
 Both forms are read as the same plain values: an object for each record, with the names of JSON.
+Strings of protobuf are read as bytes, which on the wire are the same: agents send what stands in a
+file, and a parser of strings would refuse a whole request for one byte that is no UTF-8.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
 
 from verso_core.errors import RequestInvalid, VersoError
 from verso_core.jobs.logs.records import TimeFrom
@@ -28,9 +35,8 @@ from verso_gateway.feed.records import (
     as_json,
     checked,
     flat,
-    packed,
 )
-from verso_gateway.feed.values import parse_bounded
+from verso_gateway.feed.values import check_messages, parse_bounded
 
 UID = "log.record.uid"
 """Attribute that identifies a record (semantic conventions, "General logs attributes")."""
@@ -38,6 +44,10 @@ _SERVICE = "service.name"
 _LEVELS = ("trace", "debug", "info", "warn", "error", "fatal")
 _SCOPE = ("name", "version")
 _MAX_DEPTH = 32  # as protobuf allows, whose parser stops at 100 messages
+_RECORDS = (1, 2, 2)
+"""Numbers of the fields that lead to a record: resource_logs, scope_logs, log_records."""
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""Numbers that JSON has no form of, as protobuf's JSON writes them."""
 
 
 def decode_protobuf(body: bytes, fields: FieldMap) -> list[Decoded]:
@@ -45,8 +55,10 @@ def decode_protobuf(body: bytes, fields: FieldMap) -> list[Decoded]:
 
     Raises:
         RequestInvalid: the body is no request.
+        BodyTooLarge: it has too many records.
     """
-    request = ExportLogsServiceRequest()
+    check_messages(body, _RECORDS)
+    request = _REQUEST()
     try:
         request.ParseFromString(body)
     except DecodeError as exc:
@@ -90,6 +102,10 @@ def _part(part: Any, fields: FieldMap) -> Iterator[Decoded]:
                 yield error
 
 
+class _Raw(bytes):
+    """A string of protobuf that is no UTF-8: exact as a text, base64 among attributes."""
+
+
 class _Shared:
     """What the records of a scope share: the labels, and attributes that are no labels."""
 
@@ -129,7 +145,7 @@ class _Shared:
             sent = {name: value for name, value in record.items() if value}
             text, rest = as_json({**self._whole, **sent}, default=_base64), {}
         elif text is None:  # an event is its name and its attributes
-            text, rest = packed(rest), {}
+            text, rest = _packed(rest), {}
         time_ns, time_from = _time(record)
         return checked(
             LogRecord(
@@ -137,7 +153,7 @@ class _Shared:
                 labels,
                 time_ns,
                 time_from,
-                attributes=packed(rest),
+                attributes=_packed(rest),
                 source=self._source,
                 identity=identity if isinstance(identity, str) and identity else None,
             )
@@ -154,9 +170,10 @@ class _Shared:
                 return body, {}
             case dict():
                 rest = flat(body)
-                text = next((n for n in self._fields.text if isinstance(rest.get(n), str)), None)
-                if text is not None:
-                    return rest.pop(text).encode(), rest
+                texts = (n for n in self._fields.text if isinstance(rest.get(n), (str, _Raw)))
+                if (name := next(texts, None)) is not None:
+                    text = rest.pop(name)
+                    return text.encode() if isinstance(text, str) else text, rest
         return as_json(body, default=_base64), {}
 
 
@@ -203,7 +220,8 @@ def _level(record: Mapping[str, Any]) -> str:
 
 
 def _scope_of(scope: Any) -> dict[str, Any]:
-    about = {f"scope.{name}": getattr(scope, name) for name in _SCOPE if getattr(scope, name)}
+    named = {name: _name(getattr(scope, name)) for name in _SCOPE}
+    about = {f"scope.{name}": value for name, value in named.items() if value}
     return about | _attributes(scope.attributes)
 
 
@@ -213,18 +231,22 @@ def _fields(record: Any) -> dict[str, Any]:
         "timeUnixNano": record.time_unix_nano,
         "observedTimeUnixNano": record.observed_time_unix_nano,
         "severityNumber": record.severity_number,
-        "severityText": record.severity_text,
+        "severityText": _name(record.severity_text),
         "body": _value(record.body) if record.HasField("body") else None,
         "attributes": _attributes(record.attributes),
         "flags": record.flags,
         "traceId": record.trace_id.hex(),
         "spanId": record.span_id.hex(),
-        "eventName": record.event_name,
+        "eventName": _name(record.event_name),
     }
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    return {pair.key: _jsonable(_value(pair.value)) for pair in pairs}
+    return {_name(pair.key): _jsonable(_value(pair.value)) for pair in pairs}
+
+
+def _name(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
 
 
 def _value(value: Any) -> Any:
@@ -232,6 +254,13 @@ def _value(value: Any) -> Any:
     match value.WhichOneof("value"):
         case None:
             return None
+        case "string_value":
+            try:
+                return value.string_value.decode()
+            except UnicodeDecodeError:
+                return _Raw(value.string_value)
+        case "double_value":
+            return _finite(value.double_value)
         case "array_value":
             return [_jsonable(_value(one)) for one in value.array_value.values]
         case "kvlist_value":
@@ -302,7 +331,9 @@ def _json_value(value: Any, depth: int) -> Any:
             return inner
         case "intValue", _:
             return _signed(inner)
-        case "doubleValue", int() | float():
+        case ("doubleValue", int() | float()):
+            return inner
+        case ("doubleValue", str()) if inner in _NOT_FINITE.values():
             return inner
         case "bytesValue", str():
             return _from_base64(inner)
@@ -319,6 +350,10 @@ def _signed(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestInvalid("expected an integer, or one as a string, as intValue")
     return value
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else _NOT_FINITE[str(value)]
 
 
 def _from_base64(text: str) -> bytes:
@@ -348,8 +383,29 @@ def _object(holder: Any, name: str) -> Mapping[str, Any]:
 
 
 def _jsonable(value: Any) -> Any:
-    return _base64(value) if isinstance(value, bytes) else value
+    return _base64(value) if type(value) is bytes else value
+
+
+def _packed(attributes: Mapping[str, Any]) -> bytes:
+    return as_json(attributes, default=_base64) if attributes else b""
 
 
 def _base64(value: Any) -> str:
     return base64.b64encode(value).decode()
+
+
+def _request() -> Any:
+    """Return the class of a request whose strings are bytes."""
+    pool = descriptor_pool.DescriptorPool()
+    for module in (common_pb2, resource_pb2, logs_pb2, logs_service_pb2):
+        file = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        for message in file.message_type:
+            for field in message.field:
+                if field.type == field.TYPE_STRING:
+                    field.type = field.TYPE_BYTES
+        pool.Add(file)
+    name = logs_service_pb2.ExportLogsServiceRequest.DESCRIPTOR.full_name
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+_REQUEST: Any = _request()

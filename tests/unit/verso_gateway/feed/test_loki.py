@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from verso_core.errors import BodyTooLarge, RequestInvalid
 from verso_core.jobs.logs.records import LATEST_NS
 from verso_gateway.feed import loki
-from verso_gateway.feed.records import FieldMap, LogRecord
+from verso_gateway.feed.records import MOST_RECORDS, FieldMap, LogRecord
 
 LABELS = st.dictionaries(
     st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True),
@@ -89,6 +89,23 @@ def test_a_bad_entry_costs_itself() -> None:
     ]
     found = loki.decode_json(json.dumps({"streams": streams}).encode(), FieldMap())
     assert [isinstance(one, LogRecord) for one in found] == [True, False, False, False, True, False]
+
+
+def test_metadata_that_no_json_holds_cost_their_entry() -> None:
+    deep = b'["2", "b", {"a": ' + b"[" * 300 + b"]" * 300 + b"}]"
+    values = b'[["1", "a"], %b, ["3", "c"]]' % deep
+    body = b'{"streams": [{"stream": {"job": "x"}, "values": %b}]}' % values
+    found = loki.decode_json(body, FieldMap())
+    assert [isinstance(one, LogRecord) for one in found] == [True, False, True]
+
+
+def test_a_push_of_too_many_entries_is_refused_before_it_is_read() -> None:
+    push = loki.PUSH_REQUEST()
+    stream = push.streams.add(labels='{job="x"}')
+    for _ in range(MOST_RECORDS + 1):
+        stream.entries.add()
+    with pytest.raises(BodyTooLarge):
+        loki.decode_protobuf(snappy(push), FieldMap(), most_bytes=1 << 24)
 
 
 def test_a_block_says_its_size_before_it_is_inflated() -> None:

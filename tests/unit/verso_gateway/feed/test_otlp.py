@@ -19,16 +19,14 @@ from verso_core.errors import BodyTooLarge, RequestInvalid
 from verso_core.jobs.logs.records import TimeFrom
 from verso_gateway.bodies.reading import MOST_LISTED
 from verso_gateway.feed import otlp
-from verso_gateway.feed.records import FieldMap, LogRecord
+from verso_gateway.feed.records import MOST_RECORDS, FieldMap, LogRecord
 
 NAMES = st.sampled_from(["service.name", "host.name", "level", "a", "a.b"]) | st.text(max_size=8)
 LEAVES = (
     st.builds(lambda value: AnyValue(string_value=value), st.text(max_size=20))
     | st.builds(lambda value: AnyValue(bool_value=value), st.booleans())
     | st.builds(lambda value: AnyValue(int_value=value), st.integers(-(2**63), 2**63 - 1))
-    | st.builds(
-        lambda value: AnyValue(double_value=value), st.floats(allow_nan=False, allow_infinity=False)
-    )
+    | st.builds(lambda value: AnyValue(double_value=value), st.floats())
     | st.builds(lambda value: AnyValue(bytes_value=value), st.binary(max_size=20))
 )
 
@@ -174,6 +172,35 @@ def test_a_body_that_is_an_object_has_its_text_in_a_field() -> None:
     [record] = otlp.decode_protobuf(request.SerializeToString(), FieldMap())
     assert isinstance(record, LogRecord)
     assert (record.text, record.attributes) == (b"x", b'{"n":1}')
+
+
+def test_a_string_that_is_no_utf8_keeps_its_bytes_and_costs_nothing() -> None:
+    request = ExportLogsServiceRequest()
+    scoped = request.resource_logs.add().scope_logs.add()
+    bad = AnyValue(string_value="XX")
+    for body in (AnyValue(string_value="first"), bad, kvlist({"msg": bad})):
+        scoped.log_records.add(body=body, attributes=pairs({"a": bad}), severity_text="XX")
+    data = request.SerializeToString().replace(b"XX", b"\xe9\xff")
+    found = otlp.decode_protobuf(data, FieldMap())
+    assert [one.text for one in found if isinstance(one, LogRecord)] == [
+        b"first",
+        b"\xe9\xff",
+        b"\xe9\xff",
+    ]
+    for one in found:
+        assert isinstance(one, LogRecord)
+        assert json.loads(one.attributes) == {"a": base64.b64encode(b"\xe9\xff").decode()}
+        assert one.labels == {"level": "\\xe9\\xff"}
+
+
+def test_a_request_of_too_many_records_is_refused_before_it_is_read() -> None:
+    request = ExportLogsServiceRequest()
+    records = request.resource_logs.add().scope_logs.add().log_records
+    records.extend([Sent()] * MOST_RECORDS)
+    assert len(otlp.decode_protobuf(request.SerializeToString(), FieldMap())) == MOST_RECORDS
+    records.add()
+    with pytest.raises(BodyTooLarge):
+        otlp.decode_protobuf(request.SerializeToString(), FieldMap())
 
 
 def test_a_bad_record_costs_itself() -> None:
