@@ -116,12 +116,12 @@ class Receiver:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout=60) == 0
 
-    def connect(self) -> socket.socket:
-        """Connect once it listens."""
+    def connect(self, port: int | None = None) -> socket.socket:
+        """Connect to a port, that of TCP by default, once it listens."""
         until = time.monotonic() + 120
         while True:
             try:
-                return socket.create_connection(("127.0.0.1", self.tcp), timeout=60)
+                return socket.create_connection(("127.0.0.1", port or self.tcp), timeout=60)
             except OSError:
                 assert self.process.poll() is None
                 assert time.monotonic() < until

@@ -55,9 +55,8 @@ def test_what_is_no_syslog_is_kept_as_it_came(receiver: Receiver, stored: Ledger
 
 
 def test_messages_come_over_tls(receiver: Receiver, stored: Ledger, tmp_path: Path) -> None:
-    receiver.connect().close()
     context = ssl.create_default_context(cafile=tmp_path / "authority.pem")
-    raw = socket.create_connection(("127.0.0.1", receiver.tls), timeout=60)
+    raw = receiver.connect(receiver.tls)
     with context.wrap_socket(raw, server_hostname="localhost") as connection:
         connection.sendall(MESSAGE + b"over tls\n")
     assert stored.texts(1) == ["over tls"]
