@@ -24,7 +24,9 @@ from studies.papers import (
     readers,
     recurrent,
     saving,
+    sizes,
     students,
+    written,
 )
 from studies.papers.pair_strategies import Comparison, Strategy
 from studies.quality.classification import Bench
@@ -34,6 +36,7 @@ from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
 from verso_core import manifest
 from verso_training import config
+from verso_training.artifact import evaluate
 from verso_training.data import dataset
 from verso_training.data.sources import Chunk, Split
 from verso_training.heads import backbone, reader
@@ -150,7 +153,8 @@ def test_every_decoder_of_the_comparison_is_trained_and_guesses(tmp_path: Path, 
     recipe = config.parse(start)
     found = recurrent._trained(recipe, recurrent.ARMS[name], data=tmp_path, folder=tmp_path / "run")
     assert found["steps"] == 3
-    assert found["lines/vector"] > 0
+    for key in ("lines/vector", "short/none", "lines/right"):
+        assert found[f"{key}/low"] <= found[key] <= found[f"{key}/high"]
     assert recurrent.page({name: found}).count("\n| ") == 1
 
 
@@ -164,6 +168,36 @@ def test_real_bytes_stand_beside_the_formula(bench: Bench) -> None:
     assert len(short) < len(long)
     assert rows[0]["real"] < rows[1]["real"] < 100
     assert all(row["formula"] <= row["published"] or row["chunks"] == 1 for row in rows)
+
+
+def test_an_encoder_of_another_size_is_published_and_loaded(bench: Bench, tmp_path: Path) -> None:
+    small = sizes.Size(layers=1, heads=2, width=16)
+    made = sizes.untrained(ARTIFACT / "encoder_tokenizer.json", small)
+    sizes.published(bench, made, folder=tmp_path / "small")
+    found = sizes.measured(tmp_path / "small")
+    assert found["mb"] > found["file_mb"] > 0
+    assert found["128/ms"] > 0
+    figures = {"parameters": 1e6, "encoder_mb": 1.0, **sizes.least_and_most([found, found])}
+    told = sizes.page({small.name: figures})
+    assert f"| {found['mb']:.0f} to {found['mb']:.0f} | " in told
+    assert told.count("\n| 1 layers of 16, 2 heads | 1.0 M | 1.0 | ") == 1
+
+
+def test_what_is_written_is_told_by_source_as_the_model_card_does() -> None:
+    suite = evaluate.Suite.load(ARTIFACT, written.recipe_of(ARTIFACT))
+    texts = [
+        Chunk(f"the {part} stops {number}", "made up", part)
+        for part in ("worker", "queue")
+        for number in range(6)
+    ]
+    found, card = written.told(suite, texts), suite.measure(texts)
+    for source in ("all", "worker", "queue"):
+        assert found[f"{source}/texts"] == card[source].texts
+        for codec in written.CODECS:
+            key = f"{source}/{codec}"
+            assert found[key] == pytest.approx(card[source].bits_per_byte(codec))
+            assert found[f"{key}/low"] <= found[key] <= found[f"{key}/high"]
+    assert written.page({"artifact": found}).count("\n| ") == 3
 
 
 def test_heads_are_loaded_one_after_the_other(bench: Bench, tmp_path: Path) -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studies.papers.kept import ends
+from verso_training.heads.signals import bootstrap
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LONGEST = 4
+Texts = Sequence[Sequence[str]]
+"""Words of texts."""
 
 
 def words(text: bytes) -> list[str]:
@@ -16,7 +24,7 @@ def words(text: bytes) -> list[str]:
     return _TOKEN.findall(text.decode("utf-8", "replace"))
 
 
-def bleu(guesses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+def bleu(guesses: Texts, wanted: Texts) -> float:
     """Return the BLEU of a set, one reference each, in [0, 100]; 0 where an n-gram order has no
     hit.
 
@@ -36,12 +44,24 @@ def bleu(guesses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> f
     return 100 * min(1.0, math.exp(1 - reference / length)) * math.exp(mean)
 
 
-def right_words(guesses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+def right_words(guesses: Texts, wanted: Texts) -> float:
     """Return the share of the words that stand in the guesses, as often as they are there, in %."""
     right = sum(
         sum((Counter(a) & Counter(b)).values()) for a, b in zip(guesses, wanted, strict=True)
     )
     return 100 * right / sum(map(len, wanted))
+
+
+def with_ends(guesses: Texts, wanted: Texts) -> dict[str, float]:
+    """Return ``bleu`` and ``right``, the right words, with intervals over the texts."""
+
+    def told(key: str, measure: Callable[[Texts, Texts], float]) -> dict[str, float]:
+        def of(rows: NDArray[np.int64]) -> float:
+            return measure([guesses[row] for row in rows], [wanted[row] for row in rows])
+
+        return ends(key, bootstrap(of, len(wanted)))
+
+    return told("bleu", bleu) | told("right", right_words)
 
 
 def _grams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:

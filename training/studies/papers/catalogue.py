@@ -20,8 +20,10 @@ from studies.papers import (
     recurrent,
     round_robin,
     saving,
+    sizes,
     spent,
     students,
+    written,
 )
 from studies.papers.joint import study as joint
 from studies.papers.kept import Parts
@@ -48,7 +50,9 @@ STUDIES = {
     readers.STUDY: Study(readers.run, readers.page),
     converged.STUDY: Study(converged.run, converged.page),
     round_robin.STUDY: Study(round_robin.run, round_robin.page),
+    sizes.STUDY: Study(sizes.run, sizes.page),
     spent.STUDY: Study(spent.run, spent.page),
+    written.STUDY: Study(written.run, written.page),
     students.STUDY: Study(students.run, students.page),
     recurrent.STUDY: Study(recurrent.run, recurrent.page),
     formats.STUDY: Study(formats.run, formats.page),

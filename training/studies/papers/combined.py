@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.papers.kept import Figures, Kept, Parts, table, with_interval
+from studies.papers.kept import Figures, Kept, Parts, rate, table, with_interval
 from studies.quality.classification import Bench
 from verso_codecs import mixture_fit
 from verso_codecs.mixture import MixtureTables
@@ -40,7 +40,6 @@ from verso_core.jobs import Precision
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
 from verso_training.data import sources
 from verso_training.data.sources import Split
-from verso_training.heads.signals import bootstrap
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.records.artifact import cutter
 from verso_worker.records.chunking import Cutter
@@ -181,14 +180,8 @@ def _measured(bench: Bench, source: str) -> Figures:
     spent = {"mixture": by_mixture, "decoder": by_decoder, "choice": choice}
     spent |= {"combined": combined, "ends": asked.ends, "saved": choice - combined}
     for name, bits in spent.items():
-        figures |= _rate(name, bits, sizes)
+        figures |= rate(name, bits, sizes)
     return figures
-
-
-def _rate(name: str, bits: Floats, sizes: NDArray[np.int64]) -> dict[str, float]:
-    """Return bits a byte with an interval over the texts."""
-    found = bootstrap(lambda at: float(bits[at].sum() / sizes[at].sum()), len(sizes))
-    return {name: found.value, f"{name}/low": found.low, f"{name}/high": found.high}
 
 
 def _first(bench: Bench, source: str, cuts: Cutter) -> list[bytes]:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.papers.combined import Reader
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, mean, table, with_interval
 from studies.papers.slots import Costs, inside, slotted
 from studies.quality.classification import Bench
 from verso_codecs import mixture_fit
@@ -138,33 +138,34 @@ def _measured(bench: Bench, system: str, form: str) -> Figures:
 
 
 def spent(asked: Sequence[Record], costs_of: Callable[[bytes], Costs]) -> dict[str, float]:
-    """Return bytes a record, and where they go."""
-    bits = dict.fromkeys(("all", "values", "syntax", "slots", "slots or", "no syntax"), 0.0)
+    """Return bytes a record, and where they go, with intervals over the records."""
+    bits: dict[str, list[float]] = {key: [] for key in _KEYS}
     for row in asked:
         costs = costs_of(row.text)
         always, either = slotted(row.text, costs)
         syntax = float(costs[:-1][row.syntax].sum())
-        bits["all"] += float(costs.sum())
-        bits["values"] += float(costs[:-1][inside(row.text) & ~row.syntax].sum())
-        bits["syntax"] += syntax
-        bits["slots"] += always
-        bits["slots or"] += either
-        bits["no syntax"] += float(costs.sum()) - syntax
-    return {name: value / 8 / len(asked) for name, value in bits.items()}
+        bits["all"].append(float(costs.sum()))
+        bits["values"].append(float(costs[:-1][inside(row.text) & ~row.syntax].sum()))
+        bits["syntax"].append(syntax)
+        bits["slots"].append(always)
+        bits["slots or"].append(either)
+        bits["no syntax"].append(float(costs.sum()) - syntax)
+    found: dict[str, float] = {}
+    for name, own in bits.items():
+        found |= mean(name, np.array(own) / 8)
+    return found
 
 
 def page(found: Parts) -> str:
     """Return the table, bytes a record."""
-    keys = ("all", "values", "syntax", "slots", "slots or", "no syntax")
     columns = ["system, form", "bytes"]
-    columns += [
-        f"{codec}: {keys[0]}" if key == keys[0] else key for codec in _CODECS for key in keys
-    ]
+    columns += [f"{codec}: {key}" if key == _KEYS[0] else key for codec in _CODECS for key in _KEYS]
     rows = [
-        [name, f"{f['bytes']:.0f}", *(f"{f[f'{c}/{key}']:.1f}" for c in _CODECS for key in keys)]
+        [name, f"{f['bytes']:.0f}", *(with_interval(f, f"{c}/{k}") for c in _CODECS for k in _KEYS)]
         for name, f in found.items()
     ]
     return table(columns, rows)
 
 
 _CODECS = ("decoder", "mixture")
+_KEYS = ("all", "values", "syntax", "slots", "slots or", "no syntax")

@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.papers.bleu import bleu, right_words, words
+from studies.papers.bleu import with_ends, words
 from studies.papers.kept import Figures, Kept, Parts, table, with_interval
 from studies.quality import pairsets, sets
 from studies.quality.classification import Bench
@@ -30,7 +30,6 @@ from verso_core.manifest import Artifact
 from verso_training.artifact.graphs import DecoderGraph
 from verso_training.data import sources
 from verso_training.data.sources import Split
-from verso_training.heads.signals import bootstrap
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
@@ -154,28 +153,12 @@ def _compared(
             search += own.by(mean=mean) > first.by(mean=mean)
     guessed = [words(text) for text in best]
     wanted = [words(one.text) for one in truth if one is not None]
-    of_texts = partial(_of_rows, guessed, wanted)
-    intervals = {
-        "bleu": bootstrap(partial(of_texts, bleu), len(wanted)),
-        "right": bootstrap(partial(of_texts, right_words), len(wanted)),
-    }
     return {
-        **{key: one.value for key, one in intervals.items()},
-        **{f"{key}/low": one.low for key, one in intervals.items()},
-        **{f"{key}/high": one.high for key, one in intervals.items()},
+        **with_ends(guessed, wanted),
         "tokens": float(np.mean(lengths)) if lengths else math.nan,
         "wrong": float(counted),
         "search": 100 * search / max(1, counted),
     }
-
-
-def _of_rows(
-    guessed: Sequence[Sequence[str]],
-    wanted: Sequence[Sequence[str]],
-    measure: Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], float],
-    rows: NDArray[np.int64],
-) -> float:
-    return measure([guessed[row] for row in rows], [wanted[row] for row in rows])
 
 
 def _short(bench: Bench, artifact: Artifact, texts: Sequence[str]) -> list[str]:

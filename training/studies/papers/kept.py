@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verso_training.heads.shipping import machine
-from verso_training.heads.signals import Interval
+from verso_training.heads.signals import Interval, bootstrap
 
 Figures = Mapping[str, float]
 Parts = Mapping[str, Figures]
@@ -45,9 +48,24 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def ends(key: str, found: Interval) -> Figures:
-    """Return a figure and both ends of its interval, as ``with_interval`` reads them."""
+def ends(key: str, found: Interval) -> dict[str, float]:
+    """Return a figure and the ends of its interval, as ``with_interval`` reads them."""
     return {key: found.value, f"{key}/low": found.low, f"{key}/high": found.high}
+
+
+def mean(key: str, values: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
+    """Return the mean of one value a text, with its interval over the texts."""
+    rows = np.asarray(values, np.float64)
+    return ends(key, bootstrap(lambda at: float(rows[at].mean()), len(rows)))
+
+
+def rate(
+    key: str, above: Sequence[float] | NDArray[np.float64], below: NDArray[np.int64]
+) -> dict[str, float]:
+    """Return the ratio of two sums over texts, as bits a byte, with its interval over them."""
+    rows = np.asarray(above, np.float64)
+    found = bootstrap(lambda at: float(rows[at].sum() / below[at].sum()), len(rows))
+    return ends(key, found)
 
 
 def with_interval(figures: Figures, key: str, *, digits: int = 1) -> str:

@@ -54,12 +54,12 @@ def run(bench: Bench) -> Parts:
 def measured(artifact: Path, folder: Path) -> Figures:
     """Load an artifact and every head in a folder; return MB and ms of each."""
     about = manifest.load(artifact)
-    figures = {"0 nothing/mb": _resident_mb()}
+    figures = {"0 nothing/mb": resident_mb()}
     service = load_service(about, threads=1)
     text = _LONG.encode()
     figures["1 artifact/file_mb"] = sum(map(len, about.data.values())) / 1e6
-    figures["1 artifact/mb"] = _resident_mb()
-    figures["1 artifact/ms"] = _median_ms(lambda: service.encode([text]))
+    figures["1 artifact/mb"] = resident_mb()
+    figures["1 artifact/ms"] = median_ms(lambda: service.encode([text]))
     heads = Heads(about, threads=1)
     vector = service.encode([text]).vectors
     found = sorted(path.parent for path in folder.glob("*/*/head.json"))
@@ -67,8 +67,8 @@ def measured(artifact: Path, folder: Path) -> Figures:
         head = heads.load(path)
         name = f"{number} {head.name}"
         figures[f"{name}/file_mb"] = _size(path) / 1e6
-        figures[f"{name}/mb"] = _resident_mb()
-        figures[f"{name}/ms"] = _median_ms(_call(heads, head, vector))
+        figures[f"{name}/mb"] = resident_mb()
+        figures[f"{name}/ms"] = median_ms(_call(heads, head, vector))
     heads.close()
     service.close()
     return figures
@@ -97,7 +97,7 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".onnx", ".npz"))
 
 
-def _resident_mb() -> float:
+def resident_mb() -> float:
     """Return the resident memory of this process."""
     gc.collect()
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -105,7 +105,8 @@ def _resident_mb() -> float:
     return int(kib) * 1024 / 1e6
 
 
-def _median_ms(call: Callable[[], object]) -> float:
+def median_ms(call: Callable[[], object]) -> float:
+    """Return the processor's milliseconds of a call, the median of some after the first."""
     call()
     spent = []
     for _ in range(_CALLS):

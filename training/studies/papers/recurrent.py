@@ -11,15 +11,13 @@ ours stands, and c comes from the stored vector v, which is all that a record ke
 Both have one layer of gated units (GRU) and logits tied to the embedding, and are trained by
 teacher forcing as ``studies compare`` trains its arms: the same texts, vectors, batches, processor
 time and seed: a minute each, in full twenty. Bits are of cross-entropy on held-out records; guesses
-are greedy.
+are greedy. Intervals are over the records, of one training each.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,8 +30,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from studies.comparison import runs, texts
-from studies.papers.bleu import bleu, right_words, words
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.bleu import with_ends, words
+from studies.papers.joint import measure
+from studies.papers.kept import Figures, Kept, Parts, rate, table, with_interval
 from studies.quality.classification import Bench
 from verso_training import config, encoder
 from verso_training.config import ModelConfig, Recipe
@@ -41,7 +40,7 @@ from verso_training.data import dataset
 from verso_training.data.dataset import Dataset
 from verso_training.data.sources import Split
 from verso_training.decoder.model import Decoder
-from verso_training.decoder.train import Run, Start, int8_scale, round_int8
+from verso_training.decoder.train import Run, Start, int8_scale, round_int8, stored
 
 STUDY = "recurrent"
 MINUTES = 1.0
@@ -177,41 +176,41 @@ def _trained(
         clock=time.process_time,
     )
     one.train()
-    row = json.loads((folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    held = dataset.load(data, Split.VALIDATION)
+    held = one.validation
     figures: dict[str, float] = {
         "parameters": sum(weight.numel() for weight in one.decoder.parameters()),
-        "steps": row["step"],
-        "tokens": row["tokens"],
+        "steps": one.progress.step,
+        "tokens": one.progress.tokens,
     }
-    counts = Counter(chunk.source for chunk in held.chunks)
-    for kind, logs in (("lines", True), ("short", False)):
-        chosen = [source for source in counts if source.startswith("loghub") == logs]
-        for name in ("vector", "none"):
-            found = [row[name][source] for source in chosen]
-            bits = sum(one["bits_per_byte"] * one["size_bytes"] for one in found)
-            figures[f"{kind}/{name}"] = bits / sum(one["tokens"] for one in found)
-        figures |= {
-            f"{kind}/{what}": value
-            for what, value in _guessed(one.decoder, held, chosen, scale, data).items()
-        }
+    vectors = np.asarray(held.vectors, np.float32)
+    precision = recipe.train.vector_precision
+    logs = np.array([chunk.source.startswith("loghub") for chunk in held.chunks])
+    for name, as_met in (
+        ("vector", lambda met: stored(met, precision, scale=scale)),
+        ("none", torch.zeros_like),
+    ):
+        bits = measure.by_chunk(one.decoder, held, vectors, as_met=as_met)
+        for kind, rows in (("lines", logs), ("short", ~logs)):
+            figures |= rate(f"{kind}/{name}", bits[rows], held.lengths()[rows] + 1)
+    whole = dataset.load(data, Split.VALIDATION)
+    for kind, wanted in (("lines", True), ("short", False)):
+        told = _guessed(one.decoder, whole, scale, data, logs=wanted)
+        figures |= {f"{kind}/{what}": value for what, value in told.items()}
     return figures
 
 
 @torch.inference_mode()
-def _guessed(
-    decoder: Decoder, held: Dataset, chosen: Sequence[str], scale: float, data: Path
-) -> Figures:
+def _guessed(decoder: Decoder, held: Dataset, scale: float, data: Path, *, logs: bool) -> Figures:
     """Return BLEU and right words of greedy guesses."""
     decoder.eval()
-    rows = [row for row, chunk in enumerate(held.chunks) if chunk.source in set(chosen)]
+    rows = [at for at, one in enumerate(held.chunks) if one.source.startswith("loghub") == logs]
     rows = rows[:: max(1, len(rows) // _GUESSES)][:_GUESSES]
     vectors = torch.from_numpy(np.asarray(held.vectors[rows], np.float32))
     made = greedy(decoder, round_int8(vectors, scale), most=_LONGEST)
     tokenizer = Tokenizer.from_file(str(data / "tokenizer.json"))
     guesses = [words(tokenizer.decode(ids).encode()) for ids in made]
     wanted = [words(held.chunks[row].text.encode()) for row in rows]
-    return {"bleu": bleu(guesses, wanted), "right": right_words(guesses, wanted)}
+    return with_ends(guesses, wanted)
 
 
 def greedy(decoder: Decoder, vectors: Tensor, *, most: int) -> list[list[int]]:
@@ -234,7 +233,9 @@ def page(found: Parts) -> str:
     rows = []
     for name, f in found.items():
         cells = [f"{f['parameters'] / 1e6:.1f} M", f"{f['steps']:,.0f}"]
-        cells += [f"{f[f'{k}/{v}']:.2f}" for k in ("lines", "short") for v in ("vector", "none")]
-        cells += [f"{f[f'{k}/{v}']:.1f}" for v in ("bleu", "right") for k in ("lines", "short")]
+        for kind in ("lines", "short"):
+            cells += [with_interval(f, f"{kind}/{of}", digits=2) for of in ("vector", "none")]
+        for of in ("bleu", "right"):
+            cells += [with_interval(f, f"{kind}/{of}") for kind in ("lines", "short")]
         rows.append([name, *cells])
     return table(columns, rows)

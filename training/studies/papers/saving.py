@@ -7,27 +7,28 @@ before: the formula takes the bytes of a correction to be the share of wrong tok
 its place what is stored: each chunk's int8 vector, and the entry with the smallest payload of the
 artifact's codecs, hashes and checks.
 
-Held-out documents, long enough for the longest length, are cut to each length in tokens of the
-encoder. A text of more than 256 has several chunks, each with a vector, by the formula too;
-*published vector* is the formula with one float32 vector whatever the length, as the paper has it.
+Held-out documents that are long enough for the longest length, one of each work (passages of one
+book are no sample of books), are cut to each length in tokens of the encoder. A text of more than
+256 has several chunks, each with a vector, by the formula too; *published vector* is the formula
+with one float32 vector whatever the length, as the paper has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
 
-from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.kept import Figures, Kept, Parts, mean, table, with_interval
 from studies.quality.classification import Bench
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_training.data import sources
-from verso_training.data.sources import Split
+from verso_training.data.sources import Document, Split
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import Service
 from verso_worker.records.artifact import byte_codecs, cutter
@@ -39,7 +40,8 @@ from verso_worker.records.space import Space
 STUDY = "saving"
 SOURCES = ("techdocs", "books", "logs_syzkaller")
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-TEXTS = 4
+TEXTS = 24
+"""Of each source, if it has as many works."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +79,33 @@ def _opened(artifact: Artifact) -> Model:
 
 def _measured(bench: Bench, source: str, opened: Callable[[], Model]) -> Figures:
     model = opened()
-    texts = [*_texts(bench, source, model.cutter)]
+    texts = spread(_texts(bench, source, model.cutter), most=TEXTS)
     if not texts:
         raise AssertionError(f"{source}: no document has {LENGTHS[-1]} tokens")
     figures: dict[str, float] = {"texts": len(texts)}
     for length in LENGTHS:
         rows = [weighed(shortened(text, length, model.cutter), model) for text in texts]
         for key in rows[0]:
-            figures[f"{length}/{key}"] = float(np.mean([row[key] for row in rows]))
+            figures |= mean(f"{length}/{key}", [row[key] for row in rows])
     return figures
 
 
-def _texts(bench: Bench, source: str, cuts: Cutter) -> Iterator[str]:
-    """Yield the first held-out documents that are long enough."""
-    left = TEXTS
+def _texts(bench: Bench, source: str, cuts: Cutter) -> Iterator[Document]:
+    """Yield the held-out documents that are long enough."""
     for document in sources.documents(bench.data):
         if document.split is not Split.VALIDATION or document.source != source:
             continue
         if cuts.tokens(document.text.encode()) >= LENGTHS[-1]:
-            yield document.text
-            left -= 1
-        if not left:
-            return
+            yield document
+
+
+def spread(documents: Iterable[Document], *, most: int) -> list[str]:
+    """Return the first text of each work, of as many works as wanted, from all over the source."""
+    works: dict[str, str] = {}
+    for document in documents:
+        works.setdefault(document.key.partition("#")[0], document.text)
+    found, count = [*works.values()], min(most, len(works))
+    return [found[at * len(found) // count] for at in range(count)]
 
 
 def shortened(text: str, length: int, cuts: Cutter) -> bytes:
@@ -154,16 +161,16 @@ def _right(chunks: list[bytes], vectors: np.ndarray, model: Model) -> float:
 
 def page(found: Parts) -> str:
     """Return the table."""
-    columns = ["source, tokens", "bytes", "vectors", "right tokens", "formula, published vector"]
-    columns += ["formula", "real", "patch"]
+    columns = ["source (texts), tokens", "bytes", "vectors", "right tokens, %"]
+    columns += ["formula, published vector, %", "formula, %", "real, %", "patch"]
     rows = []
     for source, figures in found.items():
         for length in LENGTHS:
-            f = {key: figures[f"{length}/{key}"] for key in _COLUMNS}
-            cells = [f"{f['bytes']:,.0f}", f"{f['chunks']:.1f}", f"{f['right']:.0f} %"]
-            cells += [f"{f[key]:.0f} %" for key in ("published", "formula", "real")]
-            rows.append([f"{source}, {length}", *cells, f"{f['patch']:,.0f}"])
+            cells = [f"{figures[f'{length}/bytes']:,.0f}", f"{figures[f'{length}/chunks']:.1f}"]
+            cells += [with_interval(figures, f"{length}/{key}", digits=0) for key in _PERCENT]
+            cells += [f"{figures[f'{length}/patch']:,.0f}"]
+            rows.append([f"{source} ({figures['texts']:.0f}), {length}", *cells])
     return table(columns, rows)
 
 
-_COLUMNS = ("bytes", "chunks", "right", "published", "formula", "real", "patch")
+_PERCENT = ("right", "published", "formula", "real")

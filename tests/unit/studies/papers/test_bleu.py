@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from studies.papers.bleu import bleu, right_words, words
+from studies.papers.bleu import bleu, right_words, with_ends, words
 
 
 def test_bleu_is_that_of_the_paper() -> None:
@@ -20,3 +20,13 @@ def test_bleu_is_that_of_the_paper() -> None:
 def test_words_count_as_often_as_they_are_wanted() -> None:
     guess, wanted = words(b"the cat the cat on the mat"), words(b"the cat is on the mat")
     assert right_words([guess], [wanted]) == pytest.approx(100 * 5 / 6)
+
+
+def test_both_figures_have_intervals_over_the_texts() -> None:
+    wanted = [["the", "disk", "is", "full"]] * 20
+    guesses = [["the", "disk", "is", "full"]] * 10 + [["the", "host", "has", "none"]] * 10
+    found = with_ends(guesses, wanted)
+    assert found["right"] == right_words(guesses, wanted) == 62.5
+    assert found["bleu"] == bleu(guesses, wanted)
+    for key in ("right", "bleu"):
+        assert found[f"{key}/low"] < found[key] < found[f"{key}/high"]

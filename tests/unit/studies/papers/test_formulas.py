@@ -19,9 +19,10 @@ from studies.papers import (
     saving,
 )
 from studies.papers.combined import Decided, Pieces
-from studies.papers.kept import Kept, table
+from studies.papers.kept import Kept, mean, rate, table, with_interval
 from studies.papers.recurrent import RecurrentDecoder
 from verso_training.config import ModelConfig
+from verso_training.data.sources import Document, Split
 from verso_training.heads.signals import Interval
 
 SMALL = ModelConfig(vocab=40, width=8, layers=1, heads=1, kv_heads=1, vector_dim=6, slots=3)
@@ -68,6 +69,28 @@ def test_a_table_below_its_heading_gets_intervals() -> None:
         "| alone | 50.0 [47.0, 52.9] | 80.0 [78.2, 81.7] | 85.0 [83.5, 86.3] |"
     )
     assert len(told) == 3
+
+
+def test_a_figure_over_texts_has_an_interval() -> None:
+    """Bits a byte are those of all texts together, not a mean of the texts' own."""
+    bits, sizes = [8.0] * 9 + [40.0] * 3, np.array([4] * 9 + [40] * 3)
+    found = rate("all", bits, sizes) | mean("bits", bits)
+    assert found["all"] == pytest.approx(192 / 156)
+    assert found["bits"] == 16.0
+    for key in ("all", "bits"):
+        assert found[f"{key}/low"] < found[key] < found[f"{key}/high"]
+    assert with_interval(found, "bits").startswith("16.0 [")
+
+
+def test_one_text_of_each_work_is_taken_from_all_over_a_source() -> None:
+    documents = [
+        Document("books", "books", f"book {work}#{part}", f"{work}.{part}", Split.VALIDATION)
+        for work in range(6)
+        for part in range(3)
+    ]
+    assert saving.spread(documents, most=3) == ["0.0", "2.0", "4.0"]
+    assert saving.spread(documents, most=9) == [f"{work}.0" for work in range(6)]
+    assert saving.spread([], most=9) == []
 
 
 def test_re_scored_rows_stand_first_in_their_exact_order() -> None:
@@ -146,6 +169,18 @@ def test_bits_are_counted_where_they_are_spent() -> None:
     assert found["syntax"] == made.syntax.sum() == found["all"] - found["no syntax"]
     assert found["slots"] == pytest.approx(found["all"] - 11 + (32 + 2 * math.log2(10)) / 8)
     assert found["slots or"] == found["slots"]
+
+
+def test_bytes_a_record_have_intervals_over_the_records() -> None:
+    rows = [formats.rendered({"n": "1" * size}) for size in (2, 4, 6, 8)]
+    found = formats.spent(rows, lambda text: np.full(len(text) + 1, 8.0))
+    assert found["all"] == np.mean([len(row.text) + 1 for row in rows])
+    assert found["all/low"] < found["all"] < found["all/high"]
+    figures = {"bytes": 12.0}
+    for codec in ("decoder", "mixture"):
+        figures |= {f"{codec}/{key}": value for key, value in found.items()}
+    told = formats.page({"made up": figures})
+    assert told.count(with_interval(found, "all")) == 2
 
 
 @pytest.mark.parametrize(("classes", "likeliest"), [(2, 1), (6, 3)])

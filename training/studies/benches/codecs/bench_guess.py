@@ -16,8 +16,8 @@ beam:
 
 A second table is of all texts together, each counted once: the mean share of its words that are in
 its guess, the mean cosine, and the rank correlation (Spearman) of that share with the cosine and
-with log p: which of the two tells how good a guess is. Brackets are 95 % bootstrap intervals over
-the texts.
+with log p: which of the two tells how good a guess is. Brackets in both are 95 % bootstrap
+intervals over the texts.
 
 The limit is the decoder's steps, one vector after another.
 
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,8 @@ import sheet
 import texts
 from numpy.typing import NDArray
 
-from studies.papers.bleu import bleu, right_words, words
+from studies.papers.bleu import right_words, with_ends, words
+from studies.papers.kept import with_interval
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_standalone.stack import find_artifact
@@ -110,8 +111,7 @@ def measure(
     )
     return {
         "beam": beam,
-        "bleu": bleu(guesses, wanted),
-        "right_words": right_words(guesses, wanted),
+        **with_ends(guesses, wanted),
         "exact": sum(one.text == text for one, text in zip(found, records, strict=True)),
         "loops": sum(loops(one.text) for one in found),
         "loops_of_texts": sum(map(loops, records)),
@@ -155,7 +155,7 @@ def main() -> None:
             rows.append({"set": name, "texts": len(records)} | figures)
             kept.append(own)
     service.close()
-    sheet.table("guesses", list(rows[0]), [list(row.values()) for row in rows])
+    sheet.table("guesses", _COLUMNS, [list(_cells(row)) for row in rows])
     together = {beam: Guessed.joined(kept).figures() for beam, kept in every.items()}
     sheet.table(
         "all texts",
@@ -167,6 +167,21 @@ def main() -> None:
         for beam, own in together.items()
     }
     paper.finish({"sets": rows, "all": listed})
+
+
+_COLUMNS = (
+    *("set", "texts", "beam", "bleu", "right words", "exact", "loops", "loops of texts"),
+    *("cosine", "log p", "CPU ms a text"),
+)
+
+
+def _cells(row: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what stands in a line of the table, ends of intervals beside their figures."""
+    for key, value in row.items():
+        if key in ("bleu", "right"):
+            yield with_interval(row, key)
+        elif not key.endswith(("/low", "/high")):
+            yield value
 
 
 def _shown(found: Interval) -> str:

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from studies.papers.joint import measure
 from studies.papers.joint.arms import Arm, JointEncoder, Trained
 from studies.papers.joint.run import OLD_SPACE, STATE, Weights
 from studies.papers.joint.study import data_of, folder_of, start
-from studies.papers.kept import Figures, table, with_interval
+from studies.papers.kept import Figures, mean, table, with_interval
 from studies.quality.classification import Bench
 from verso_client.cli import evaluation
 from verso_core import manifest
@@ -33,7 +32,6 @@ from verso_training.data.sources import Chunk, Document, Split
 from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import round_int8
 from verso_training.encoder import SentenceEncoder
-from verso_training.heads.signals import bootstrap
 
 SEARCHES = ("ir_scifact", "ir_cacm")
 """Sets whose test questions are asked."""
@@ -83,21 +81,16 @@ def gains(
     saved = spent[1] - spent[0]
     figures: dict[str, float] = {}
     for family in sorted({*families.tolist()}):
-        figures |= _mean(f"{family}, bits of a record", spent[0][families == family])
-        figures |= _mean(f"{family}, bits won", saved[families == family])
+        figures |= mean(f"{family}, bits of a record", spent[0][families == family])
+        figures |= mean(f"{family}, bits won", saved[families == family])
     searches = {"ir_scifact, training claims": measure.guards(bench.data).search}
     searches |= {name: evaluation.read(bench.data / name, split="test") for name in SEARCHES}
     for name, asked in searches.items():
         reached = [
             measure.ndcg(pair.encoder, tokenizer, asked, scale=scale) for pair in (one, other)
         ]
-        figures |= _mean(f"{name}, nDCG@10", reached[0] - reached[1])
+        figures |= mean(f"{name}, nDCG@10", reached[0] - reached[1])
     return figures
-
-
-def _mean(name: str, values: NDArray[np.float64]) -> dict[str, float]:
-    found = bootstrap(lambda at: float(values[at].mean()), len(values))
-    return {name: found.value, f"{name}/low": found.low, f"{name}/high": found.high}
 
 
 def run(
