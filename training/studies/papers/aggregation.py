@@ -26,7 +26,7 @@ from verso_training.heads.rows import RowSplit
 from verso_worker.records.space import Space
 
 STUDY = "aggregation"
-SETS = ("logs_syzkaller", "logs_defects4j", "logs_rcheck")
+SETS = sets.LOG_SETS
 KINDS = ("float32", "int8", "int4", "1 bit")
 _ALONE = -1
 
