@@ -24,12 +24,14 @@ from studies.papers import (
     readers,
     recurrent,
     saving,
+    sentiment,
     sizes,
     students,
     written,
 )
 from studies.papers.pair_strategies import Comparison, Strategy
 from studies.quality.classification import Bench
+from studies.tasks import sets as task_sets
 from studies.tasks.distillation import halved
 from verso_codecs import mixture_fit
 from verso_codecs.mixture import MixtureTables
@@ -60,6 +62,14 @@ def bench(tmp_path: Path) -> Bench:
 def _packed(path: Path, rows: list[dict[str, object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+
+
+def _rated(data: Path, name: str, rows: list[tuple[str, int]]) -> None:
+    """Write texts with their ratings as a part of the folder of public sets."""
+    path = data / "cs224n" / f"ids-{name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = "".join(f"{text}\t{rating}\n" for text, rating in rows)
+    path.write_text(f"sentence\tsentiment\n{said}", encoding="utf-8")
 
 
 def test_every_precision_is_searched_and_coded(bench: Bench) -> None:
@@ -97,12 +107,36 @@ def test_a_pooling_is_measured_before_and_after_an_epoch(bench: Bench) -> None:
     (folder / "stsb-en-train.csv.xz").write_bytes(lzma.compress(rows.encode()))
     for part in ("dev", "test"):
         (folder / f"stsb-en-{part}.csv").write_text(rows, encoding="utf-8")
+    for part in ("train", "dev"):
+        rated = [(f"the {'worker stops' if n % 5 > 2 else 'queue'} {n}", n % 5) for n in range(30)]
+        _rated(bench.data, f"sst-{part}", rated)
     found = {
         str(trained): pooling._measured(bench, Pooling.MAX, trained=trained)
         for trained in (False, True)
     }
     assert "minutes" in found["True"]
+    assert found["False"]["sst-2"] == 100.0
     assert pooling.page(found).count("\n| ") == 2
+
+
+def test_sentences_in_two_classes_are_those_that_are_not_neutral(tmp_path: Path) -> None:
+    _rated(tmp_path, "sst-dev", [(f"the worker {n}", n) for n in range(5)])
+    found = task_sets.polarity(tmp_path, "dev")
+    assert [label for _, label in found] == [0, 0, 1, 1]
+    assert "the worker 2" not in dict(found)
+
+
+@pytest.mark.parametrize("way", ["adapter", "fine-tuned"])
+def test_epochs_of_a_sentiment_are_chosen_on_held_out_rows(bench: Bench, way: str) -> None:
+    for part in ("train", "dev"):
+        rated = [(f"the {('queue', 'worker')[n % 2]} stops {n}", n % 2) for n in range(30)]
+        _rated(bench.data, f"cfimdb-{part}", rated)
+    found = sentiment._measured(bench, sentiment.SETS["CFIMDB, 128 tokens"], way)
+    assert (found["rows"], found["asked"]) == (27, 30)
+    tried = {epochs: found[f"held out/{epochs}"] for epochs in (2, 3)}
+    assert tried[int(found["epochs"])] == max(tried.values())
+    assert found["accuracy/low"] <= found["accuracy"] <= found["accuracy/high"]
+    assert sentiment.page({"made up": found}).count("\n| made up") == 1
 
 
 @pytest.mark.parametrize("classes", [2, 6])

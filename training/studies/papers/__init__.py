@@ -5,6 +5,7 @@
 - ``saving``: the published formula of what is saved, beside real bytes, by a text's length;
 - ``aggregation``: groups of like logs by plain vectors and by those that are decoded;
 - ``classification``: fine-tuned encoder, stored vectors and words, and which are sure;
+- ``sentiment``: two classes by an adapter and by all of the encoder;
 - ``pair-strategies``: siamese, pooled and cross-attention models of pairs, fine-tuned;
 - ``loaded``: memory and time of the heads, one loaded after the other;
 - ``converged``: one encoder a task, trained until validation rows gain no more;

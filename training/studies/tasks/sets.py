@@ -1,8 +1,8 @@
 """Sentiment, duplicate questions and similarity: the tasks of multi-task minBERT.
 
-SST, Quora and the texts of STS come with terms of their own: what is trained on them gives figures
-and is not shipped. Where the test part has no labels (SST), dev is reported and nothing is chosen
-on it.
+SST, CFIMDB, Quora and the texts of STS come with terms of their own: what is trained on them gives
+figures and is not shipped. Where the test part has no labels (SST, CFIMDB), dev is reported and
+nothing is chosen on it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,19 @@ SENTIMENTS = 5
 
 def sentiment(root: Path, part: str) -> list[tuple[str, int]]:
     """SST-5 sentences with their label, 0 to 4: ``train`` (8,544) or ``dev`` (1,101)."""
-    return [
-        (row["sentence"], int(row["sentiment"]))
-        for row in _table(root / "cs224n" / f"ids-sst-{part}.csv")
-    ]
+    return _rated(root / "cs224n" / f"ids-sst-{part}.csv")
+
+
+def polarity(root: Path, part: str) -> list[tuple[str, int]]:
+    """SST sentences that are not neutral, 1 if positive: ``train`` (6,920) or ``dev`` (872)."""
+    neutral = SENTIMENTS // 2
+    rows = sentiment(root, part)
+    return [(text, int(label > neutral)) for text, label in rows if label != neutral]
+
+
+def reviews(root: Path, part: str) -> list[tuple[str, int]]:
+    """CFIMDB film reviews, 1 if positive: ``train`` (1,707) or ``dev`` (245)."""
+    return _rated(root / "cs224n" / f"ids-cfimdb-{part}.csv")
 
 
 def duplicates(root: Path) -> dict[RowSplit, list[Pair]]:
@@ -80,6 +89,10 @@ def relatedness(root: Path, part: str) -> list[Pair]:
         Pair(row["sentence_A"], row["sentence_B"], (float(row["relatedness_score"]) - 1.0) / 4.0)
         for row in rows
     ]
+
+
+def _rated(path: Path) -> list[tuple[str, int]]:
+    return [(row["sentence"], int(row["sentiment"])) for row in _table(path)]
 
 
 def _part(name: str) -> RowSplit:

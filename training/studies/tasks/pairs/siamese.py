@@ -82,7 +82,6 @@ def losses(
     return of
 
 
-@torch.inference_mode()
 def stored_cosines(module: Siamese, pairs: Sequence[Apart], *, scale: float) -> NDArray[np.float32]:
     """Cosines of vectors rounded as an int8 space rounds them. Shape: (N,).
 
@@ -92,11 +91,17 @@ def stored_cosines(module: Siamese, pairs: Sequence[Apart], *, scale: float) -> 
         scale: Codes a unit.
     """
     texts = [pair.a for pair in pairs] + [pair.b for pair in pairs]
+    u, v = np.split(stored(module, texts, scale=scale), 2)
+    return np.asarray((u * v).sum(-1))
+
+
+@torch.inference_mode()
+def stored(module: Siamese, texts: Sequence[list[int]], *, scale: float) -> NDArray[np.float32]:
+    """Unit vectors of token ids, rounded as an int8 space rounds them. Shape: (N, W)."""
     vectors: list[Tensor] = [torch.empty(0)] * len(texts)
     for rows in batches([len(text) for text in texts], tokens=_TOKENS_PER_BATCH):
         for i, vector in zip(rows, module(*padded([texts[i] for i in rows])), strict=True):
             vectors[i] = vector
     codes = (torch.stack(vectors) * scale).round().clamp(-127, 127)
-    u, v = F.normalize(codes, dim=-1).chunk(2)
-    found: NDArray[np.float32] = (u * v).sum(-1).numpy()
+    found: NDArray[np.float32] = F.normalize(codes, dim=-1).numpy()
     return found
