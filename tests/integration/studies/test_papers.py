@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from studies.papers import (
     aggregation,
     catalogue,
     classification,
+    configurations,
     guesses,
     loaded,
     pair_strategies,
@@ -300,6 +302,54 @@ def test_a_student_of_half_the_layers_learns_with_a_teacher_or_alone(weight: flo
         module.eval(), base, about, dev=asked, test=asked, layers=students.LAYERS
     )
     assert students.page({"alone": {**told, "steps": 1, "minutes": 0.1}}).count("\n| alone, ") == 2
+
+
+def test_a_teacher_that_is_remembered_says_the_same_and_reads_once() -> None:
+    about, base = AnswerConfig(max_tokens=32, stride=8), backbone.load(ARTIFACT)
+    teacher = Reader(base, about).only(about.layers)
+    read = []
+
+    def counted(ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
+        read.append(len(ids))
+        found: tuple[Tensor, Tensor] = teacher(ids, mask, types)
+        return found
+
+    asked = [
+        Question("1", "who stops?", "the worker stops", ("the worker",)),
+        Question("2", "who starts, and when?", "the engine waits for the queue", ()),
+    ]
+    shown = [*windows(asked, base.tokenizer, max_tokens=32, stride=8, all_windows=False)]
+    remembered = students.Remembered(counted)
+    with torch.no_grad():
+        for batch in (shown, shown[::-1], shown[:1]):
+            padded = reader.collate(batch)
+            places = padded.ids, padded.mask, padded.types
+            for said, plain in zip(remembered(*places), teacher(*places), strict=True):
+                assert torch.allclose(said, plain * padded.mask, atol=1e-6)
+    assert read == [2]
+
+
+def test_a_configuration_is_trained_and_measured(tmp_path: Path) -> None:
+    shutil.copytree(HEADS, tmp_path / "heads")
+    artifact = shutil.copytree(ARTIFACT, tmp_path / "artifact")
+    bench = Bench(data=tmp_path / "data", artifact=artifact, work=tmp_path / "work")
+    rows = [
+        {"id": f"{n}", "question": "who stops?", "answers": [{"text": "the worker"}]}
+        | {"is_impossible": bool(n % 2)}
+        for n in range(16)
+    ]
+    told = {"paragraphs": [{"context": "the worker stops", "qas": rows}]}
+    folder = bench.data / "qa_squad"
+    folder.mkdir(parents=True)
+    parts = {"train": ["a"], "dev": ["b"], "eval": ["c"], "train_11_only": []}
+    (folder / "split_by_article.json").write_text(json.dumps(parts))
+    for name, titles in (("squad2_dev_shared", "abc"), ("squad11_dev_shared", "")):
+        held = {"data": [{"title": title, **told} for title in titles]}
+        (folder / f"{name}.json.xz").write_bytes(lzma.compress(json.dumps(held).encode()))
+    found = configurations.run(bench, configurations.CONFIGURATIONS[:2])
+    assert [*found] == ["3e-5, 12, 3", "5e-5, 12, 4"]
+    assert [figures["steps"] for figures in found.values()] == [3, 4]
+    assert configurations.page(found).count("\n| 5e-5, 12, 4, ") == len(students.LAYERS)
 
 
 def test_the_teacher_is_the_reader_that_ships(tmp_path: Path) -> None:

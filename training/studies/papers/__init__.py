@@ -14,6 +14,7 @@
 - ``guesses``: greedy and beam search, and whether the model or the search errs;
 - ``readers``: the six output layers of the thesis, side by side;
 - ``students``: readers of half the layers, with a teacher and without;
+- ``configurations``: such a student in the thesis' six settings of rate, batch and epochs;
 - ``recurrent``: recurrent decoders with and without attention;
 - ``combined``: the decoder's distribution as one more input of the mixture codec;
 - ``formats``: what numbers, times and JSON cost decoder and mixture, and could at least;

@@ -1,5 +1,5 @@
 """Readers of half the layers, with a teacher and without. (A New Teacher for DistilBERT, chapter 5,
-tables 6.2 and 6.3.)
+table 6.3.)
 
 The student is layers 1, 3 and 5 of the encoder, as DistilBERT starts (Sanh et al. 2019, section 3),
 all trained; the embeddings stand. Two of the thesis' output layers are trained on it side by side,
@@ -9,14 +9,15 @@ of six layers with an adapter. For starts and ends alike
     L = (1 - w) CE + w T^2 KL( softmax(z_teacher / T) || softmax(z / T) ),
 
 T = 1.5 and w = 0.75; alone, w = 0. Both students make the same steps in the same order: one epoch
-of every fourth training question, in full three of all. The thesis tries six configurations, ours
-is one. Marks as in ``readers``; *gain* is that of the four layers over the one.
+of every fourth training question, in full three of all. ``configurations`` has the thesis' six.
+Marks as in ``readers``; *gain* is that of the four layers over the one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +50,7 @@ _FULL_EPOCHS = 3
 _MINED = 2600
 """Of all training questions."""
 _TOKENS_PER_STEP = 2048
-_RATES = Rates(1e-4, 8e-4)
+RATES = Rates(1e-4, 8e-4)
 Teacher = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """From token ids, mask and types to logits of starts and ends. Shape: three times (B, T) to twice
 (B, T)."""
@@ -118,6 +119,83 @@ def teacher_of(folder: Path, artifact: Path) -> tuple[Reader, AnswerConfig, Span
     return module.eval().requires_grad_(requires_grad=False), config, config.layers
 
 
+class Remembered:
+    """A teacher that reads each window once, however many students see it and how often."""
+
+    def __init__(self, teacher: Teacher) -> None:
+        self._teacher = teacher
+        self._said: dict[tuple[int, ...], Tensor] = {}
+
+    def __call__(self, ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the teacher's logits, zero where a window is padded. Shape: twice (B, T)."""
+        keys = [tuple(row[own.bool()].tolist()) for row, own in zip(ids, mask, strict=True)]
+        if any(key not in self._said for key in keys):
+            said = torch.stack(self._teacher(ids, mask, types), dim=1).float()
+            self._said |= {
+                key: own[:, : len(key)].clone() for key, own in zip(keys, said, strict=True)
+            }
+        found = torch.zeros(2, *ids.shape, device=ids.device)
+        for row, key in enumerate(keys):
+            found[:, row, : len(key)] = self._said[key]
+        return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a student is shown, by whom, and how.
+
+    Attributes:
+        weight: Of the teacher in the loss.
+        epochs: Over the windows.
+    """
+
+    shown: Sequence[Window]
+    teacher: Teacher
+    weight: float
+    epochs: int
+    tokens_per_step: int
+    rates: Rates
+
+    def taught(self, bench: Bench, *, title: str) -> Figures:
+        """Train a student and return its marks."""
+        base, config = backbone.load(bench.artifact), _config()
+        torch.manual_seed(0)
+        module = TunedReader(halved(base.bert), config, layers=LAYERS)
+        task = Task(
+            "student",
+            module,
+            self.shown,
+            losses(module, self.teacher, weight=self.weight),
+            2,
+            self.epochs,
+            tokens_per_step=self.tokens_per_step,
+        )
+        spent = steps.train(steps.one_task(task), rates=self.rates, seed=0, title=title)
+        dev, test = _asked(bench)
+        figures = compared(module, base, config, dev=dev, test=test, layers=LAYERS)
+        return {**figures, "steps": spent.steps, "minutes": spent.cpu_s / 60}
+
+
+def shown_every(bench: Bench, every: int) -> list[Window]:
+    """Return the windows of every so many training questions, and as large a share of mined
+    ones."""
+    asked = squad.read(bench.data, Part.TRAIN)[::every]
+    config = _config()
+    return list(
+        questions.windows(
+            [*asked, *questions.mined(asked, count=_MINED // every)],
+            backbone.load(bench.artifact).tokenizer,
+            max_tokens=config.max_tokens,
+            stride=config.stride,
+            all_windows=False,
+        )
+    )
+
+
+def _config() -> AnswerConfig:
+    return dataclasses.replace(load_recipe("qa").answer, beside=(), layers=SpanLayers.VANILLA)
+
+
 def run(bench: Bench) -> Parts:
     """Measure the teacher, and train and measure both students."""
     kept = Kept(bench.work / "papers" / STUDY)
@@ -133,6 +211,12 @@ def shipped(bench: Bench) -> Path:
     return folder.parent
 
 
+def shipped_teacher(bench: Bench) -> Teacher:
+    """Return the reader beside the artifact, on the device where students are trained."""
+    module, _, layers = teacher_of(shipped(bench), bench.artifact)
+    return module.to(device.fastest()).only(layers)
+
+
 def _asked(bench: Bench) -> tuple[list[Question], list[Question]]:
     dev, test = (squad.read(bench.data, part)[::_EVERY] for part in (Part.DEV, Part.EVAL))
     return dev, test
@@ -146,36 +230,15 @@ def _teacher(bench: Bench) -> Figures:
 
 
 def _student(bench: Bench, weight: float) -> Figures:
-    recipe = load_recipe("qa").answer
-    config = dataclasses.replace(recipe, beside=(), layers=SpanLayers.VANILLA)
-    base = backbone.load(bench.artifact)
-    every = bench.length(_SHOWN, full=1)
-    asked = squad.read(bench.data, Part.TRAIN)[::every]
-    shown = list(
-        questions.windows(
-            [*asked, *questions.mined(asked, count=_MINED // every)],
-            base.tokenizer,
-            max_tokens=config.max_tokens,
-            stride=config.stride,
-            all_windows=False,
-        )
-    )
-    teacher, _, layers = teacher_of(shipped(bench), bench.artifact)
-    torch.manual_seed(0)
-    module = TunedReader(halved(base.bert), config, layers=LAYERS)
-    task = Task(
-        "student",
-        module,
-        shown,
-        losses(module, teacher.only(layers), weight=weight),
-        2,
+    lesson = Lesson(
+        shown_every(bench, bench.length(_SHOWN, full=1)),
+        shipped_teacher(bench),
+        weight,
         bench.length(1, full=_FULL_EPOCHS),
-        tokens_per_step=_TOKENS_PER_STEP,
+        _TOKENS_PER_STEP,
+        RATES,
     )
-    spent = steps.train(steps.one_task(task), rates=_RATES, seed=0, title=f"student {weight}")
-    dev, test = _asked(bench)
-    figures = compared(module, base, config, dev=dev, test=test, layers=LAYERS)
-    return {**figures, "steps": spent.steps, "minutes": spent.cpu_s / 60}
+    return lesson.taught(bench, title=f"student {weight}")
 
 
 def page(found: Parts) -> str:

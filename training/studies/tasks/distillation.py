@@ -22,19 +22,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertModel
 
+from studies.papers.kept import ends
 from studies.quality.classification import Bench
 from studies.tasks import result, sets, steps, strategies
 from studies.tasks.result import StudyResult
 from studies.tasks.steps import Spent, Task
 from verso_training import device
 from verso_training.config import RecipeInvalid
-from verso_training.heads import backbone, token_classifier
+from verso_training.heads import backbone, signals, token_classifier
 from verso_training.heads.modules import SequenceClassifier
+from verso_training.heads.signals import Interval
 from verso_training.heads.token_classifier import TextTokens
 
 TEMPERATURE, WEIGHT = 1.5, 0.75
 EPOCHS = 2
-_SEEDS = (0, 1)
+SEEDS = (0, 1)
+Right = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,32 @@ def run(bench: Bench) -> StudyResult:
     figures = {"teacher": teacher.figures["sentiment"]}
     arrays: dict[str, NDArray[np.generic]] = {}
     spent: dict[str, Spent] = {}
-    for seed in _SEEDS:
-        for name, weight in (("alone", 0.0), ("taught", WEIGHT)):
+    gold = teacher.arrays["sentiment_dev_gold"]
+    told = teacher.arrays["sentiment_dev"].argmax(-1) == gold
+    for name, weight in (("alone", 0.0), ("taught", WEIGHT)):
+        right = []
+        for seed in SEEDS:
             run_name = f"{name}_{seed}"
             found, spent[run_name] = _student(bench, logits, weight=weight, seed=seed)
             arrays |= {run_name: found}
-            gold = teacher.arrays["sentiment_dev_gold"]
-            figures[run_name] = 100 * float((found.argmax(-1) == gold).mean())
+            right.append(found.argmax(-1) == gold)
+            figures[run_name] = 100 * float(right[-1].mean())
+        figures |= ends(name, kept_share(right, told))
     return StudyResult("distillation", figures, arrays, spent)
+
+
+def kept_share(students: Sequence[Right], teacher: Right) -> Interval:
+    """Return what share of the teacher's accuracy students keep on their mean, in percent.
+
+    Each array says of every sentence whether it was labelled right; the interval is over the
+    sentences, which are drawn for students and teacher alike. Shape: (N,).
+    """
+    even = np.mean([*students], axis=0)
+
+    def share(rows: NDArray[np.int64]) -> float:
+        return 100 * float(even[rows].mean() / teacher[rows].mean())
+
+    return signals.bootstrap(share, len(teacher))
 
 
 def halved(bert: BertModel) -> BertModel:

@@ -207,6 +207,16 @@ def test_a_student_learns_from_labels_and_teacher_by_weight(weight: float) -> No
     assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
 
 
+def test_students_that_are_right_where_their_teacher_is_keep_all_of_it() -> None:
+    teacher = np.arange(400) % 2 == 0
+    same = distillation.kept_share([teacher, teacher], teacher)
+    assert (same.value, same.low, same.high) == (100.0, 100.0, 100.0)
+    half = distillation.kept_share([teacher, np.zeros(400, bool)], teacher)
+    assert (half.value, half.low, half.high) == (50.0, 50.0, 50.0)
+    others = distillation.kept_share([~teacher], teacher)
+    assert others.low < others.value == 100.0 < others.high
+
+
 def test_out_of_scope_is_no_answer_and_no_question() -> None:
     labels = Labels(("card", "oos", "rate"), {RowSplit.TEST: np.array([0, 1, 2, 2])}, 1)
     logits = np.array([[1, 9, 0], [0, 9, 0], [0, 9, 1], [1, 9, 0]], np.float32)

@@ -357,14 +357,14 @@ def _distillation(found: Found) -> str:
             "QADistilBERT's student keeps 71.8 of its teacher's 76.6 F1 on SQuAD 2.0: 94 %."
         ),
         "",
-        "| SST-5 dev accuracy | seed 0 | seed 1 | mean | of the teacher's |",
+        "| SST-5 dev accuracy | seed 0 | seed 1 | mean | of the teacher's, % |",
         "|---|---:|---:|---:|---:|",
-        f"| teacher, 6 layers | {f['teacher']:.1f} | | {f['teacher']:.1f} | 100 % |",
+        f"| teacher, 6 layers | {f['teacher']:.1f} | | {f['teacher']:.1f} | 100 |",
     ]
     for name, title in (("alone", "student, labels only"), ("taught", "student with the teacher")):
-        values = [f[f"{name}_{seed}"] for seed in range(2)]
+        values = [f[f"{name}_{seed}"] for seed in distillation.SEEDS]
         lines.append(
             f"| {title} | {values[0]:.1f} | {values[1]:.1f} | {mean(values):.1f} "
-            f"| {100 * mean(values) / f['teacher']:.0f} % |"
+            f"| {with_interval(f, name, digits=0)} |"
         )
     return "\n".join(lines)
