@@ -197,7 +197,7 @@ ENTRIES: Mapping[str, Entry] = {
             _rows(study)
             for study in (
                 "classification", "pair-strategies", "round-robin", "students", "readers",
-                "recurrent",
+                "configurations", "recurrent",
             )
         ),
     ),
