@@ -22,6 +22,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Collection, Kind, NoItem, Queue
 from verso_core.jobs.collections import (
+    MAX_TIME_PARTITIONS,
     CollectionName,
     CollectionParams,
     Partitioned,
@@ -187,9 +188,11 @@ class Rollover:
         rule, part = state.rollover, state.part(state.writing)
         if rule is None or part is None or not state.numbers:
             return False
-        if part.stage is not Stage.MISSING and not self._is_due(name, state, part, rule):
+        number = state.parts[-1].number + 1
+        due = part.stage is Stage.MISSING or self._is_due(name, state, part, rule)
+        if not due or number == MAX_TIME_PARTITIONS:  # the newest one goes on
             return False
-        new = TimePart(number=state.parts[-1].number + 1, since=self._clock())
+        new = TimePart(number=number, since=self._clock())
         after = state.model_copy(update={"parts": (*state.parts, new)})
         return self._notes.step(name, state, after)
 

@@ -34,6 +34,8 @@ _HASH_BITS = 64  # of an id, by which documents are spread
 STREAMS = 1 << 16
 """Most streams of a partition by time; those of partition N are numbered from N times as many on
 (``reserve.lua``)."""
+MAX_TIME_PARTITIONS = (1 << 32) // STREAMS
+"""Most partitions by time that a collection ever has: numbers of streams have 32 bits."""
 STATEMENTS = 10**9
 """Ids of the statements of partition N by time are those that it has itself, and N times this."""
 _MOST_BYTES = 1 << 40

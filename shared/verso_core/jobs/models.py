@@ -37,7 +37,7 @@ from verso_core.errors import ErrorBody, VersoError, error_body, from_body
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
 StoredName = Annotated[
-    str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(\.[0-9]{1,2})?$", examples=["default"])
+    str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(\.[0-9]{1,5})?$", examples=["default"])
 ]
 """Name of a collection of a ledger: a partition's has a number behind a dot."""
 

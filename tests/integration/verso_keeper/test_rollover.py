@@ -20,7 +20,7 @@ from tests.wire import Item, cut
 
 from verso_core.errors import CollectionBusy
 from verso_core.jobs import Kind, Queue
-from verso_core.jobs.collections import Stage, TimePart
+from verso_core.jobs.collections import MAX_TIME_PARTITIONS, Stage, TimePart
 from verso_keeper.retention import Retention
 from verso_keeper.rollover import SEEN_S
 from verso_ledger import NewJob
@@ -232,6 +232,25 @@ def test_a_partition_that_its_ledger_has_lost_is_missing_until_it_has_it_again(
     world.settle()
     assert sum(world.held().values(), Counter()) == world.accepted
     assert world.held()[2]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(99, 100), (MAX_TIME_PARTITIONS - 1, MAX_TIME_PARTITIONS - 1)]
+)
+def test_partitions_are_numbered_as_long_as_their_streams_have_numbers(
+    world: World, first: int, last: int
+) -> None:
+    world.home.documents.collection_put(made(f"{NAME}.{first}", {}))
+    part = TimePart(number=first, stage=Stage.LIVE, since=world.now)
+    new = world.state.model_copy(update={"parts": (part,), "writing": first})
+    assert world.home.partitions.step(NAME, world.state, new)
+    world.write()
+    world.now += SPAN_S
+    world.steps(world.keeper(), 6)
+    assert world.state.writing == last
+    world.write()
+    world.settle()
+    assert sum(world.held().values(), Counter()) == world.accepted
 
 
 def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> None:

@@ -52,7 +52,7 @@ CHUNK = "chunk"
 
 _TRUE, _FALSE, _INTEGER, _MARK = "\x01true", "\x01false", "\x01i", "\x01"
 _OWN = {TIME: "t", ID: "d", CHUNK: "n"}
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?:\.[0-9]{1,2})?")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?:\.[0-9]{1,5})?")
 _UNSAFE = re.compile(r'[%"\\]')
 
 

@@ -22,6 +22,7 @@ from verso_core.jobs.collections import (
     TimePart,
 )
 from verso_core.jobs.logs.views import (
+    MAX_INTERVALS,
     Label,
     Labels,
     LabelsParams,
@@ -151,6 +152,13 @@ def test_too_many_intervals_are_refused() -> None:
     far = [Volume(lines=1, interval_s=1.0, starts=(at,), counts=(1,)) for at in (0.0, 1e6)]
     with pytest.raises(RequestInvalid, match="intervals"):
         views.joined_volume(far, limit=9)
+
+
+def test_intervals_suit_late_lines_of_a_newer_partition() -> None:
+    year_s = 366 * 24 * HOUR
+    new, old = (Volume(lines=1, interval_s=60.0, starts=(at,), counts=(1,)) for at in (year_s, 0.0))
+    for parts in ([new, old], [old, new]):
+        assert 0 < year_s / views.common_length_s(parts) < MAX_INTERVALS
 
 
 def test_a_line_tells_its_partition() -> None:

@@ -14,6 +14,7 @@ from tests.filters import metadata
 
 from verso_core.errors import IdInvalid, MetadataInvalid, VectorInvalid
 from verso_core.jobs import Precision
+from verso_core.jobs.collections import MAX_TIME_PARTITIONS, CollectionParams, partition_name
 from verso_worker.records.points import (
     Candidates,
     Point,
@@ -88,6 +89,12 @@ def test_a_boolean_is_never_taken_for_a_string_or_a_number() -> None:
 def test_names_that_are_no_folders_are_refused(name: str) -> None:
     with pytest.raises(IdInvalid):
         check_name(name)
+
+
+@pytest.mark.parametrize("number", [0, 99, 100, MAX_TIME_PARTITIONS - 1])
+def test_every_partition_has_a_name_that_is_stored(number: int) -> None:
+    name = partition_name("a" * 64, number)
+    assert check_name(name) == CollectionParams(name=name).name == name
 
 
 def test_vectors_of_one_batch_must_agree() -> None:

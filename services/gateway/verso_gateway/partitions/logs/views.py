@@ -74,13 +74,18 @@ async def _volume(request: Request, collection: Collection, params: VolumeParams
     """Count lines by time; where no interval is named, that of all partitions together."""
     wide = params.model_copy(update={"limit": _ALL})
     parts: list[Volume] = await _each(request, collection, Kind.VOLUME, wide)
-    if params.interval_s is None and len({one.interval_s for one in parts if one.starts}) > 0:
-        timed = [one for one in parts if one.starts]
-        span_s = max(one.starts[-1] + one.interval_s for one in timed) - timed[0].starts[0]
-        length_s = max(interval_length_s(round(span_s * 1e9)), *(one.interval_s for one in timed))
-        wide = wide.model_copy(update={"interval_s": length_s})
+    if params.interval_s is None and any(one.starts for one in parts):
+        wide = wide.model_copy(update={"interval_s": common_length_s(parts)})
         parts = await _each(request, collection, Kind.VOLUME, wide)
     return joined_volume(parts, limit=params.limit)
+
+
+def common_length_s(parts: Sequence[Volume]) -> float:
+    """Return the length of intervals for the times of all parts, seconds; one at least has some."""
+    timed = [one for one in parts if one.starts]
+    end_s = max(one.starts[-1] + one.interval_s for one in timed)
+    span_s = end_s - min(one.starts[0] for one in timed)  # a late line is in a newer partition
+    return max(interval_length_s(round(span_s * 1e9)), *(one.interval_s for one in timed))
 
 
 def joined_volume(parts: Sequence[Volume], *, limit: int) -> Volume:
