@@ -131,18 +131,23 @@ class Migrations:
 
         return self._locations.run("graft", arguments) is Commit.DONE
 
-    def drop(self, name: str, *, buckets: int) -> None:
+    def drop(self, seen: Migration, name: str) -> bool:
         """Remove one side of a migration by its own name; its keys go later.
+
+        Returns:
+            False, with nothing removed, if the migration does not stand as seen any more.
 
         Raises:
             CollectionBusy: a backup is copying its points.
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
-        refused = self._run("migration_drop", [name, buckets])
-        if refused == b"frozen":
+        args: list[scalars.Arg] = [name, seen.buckets, seen.collection, _json(seen)]
+        reply = self._run("migration_drop", args)
+        if reply == b"frozen":
             raise CollectionBusy("a backup is being taken; nothing can be removed meanwhile")
-        if refused == b"read_only":
+        if reply == b"read_only":
             raise LedgerBehind
+        return bool(reply == b"done")
 
 
 def _json(state: Migration | None) -> str:

@@ -78,8 +78,8 @@ class Migrations(Protocol):
     def move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Replace the state ``seen``; None deletes it."""
 
-    def drop(self, name: str, *, buckets: int) -> None:
-        """Remove the source or the target of a migration by its own name."""
+    def drop(self, seen: Migration, name: str) -> bool:
+        """Remove the source or the target of a migration, if it stands as seen; whether it did."""
 
     def graft(
         self,
@@ -232,9 +232,8 @@ class Migrate:
             raise MigrationRefused(f"no migration of {name!r} has left anything")
         done = state.stage is Stage.DONE
         after = state.model_copy(update={"old_removed": True}) if done else None
-        if not state.in_place:
-            left = state.source if done else state.target
-            self.migrations.drop(left, buckets=state.buckets)
+        left = state.source if done else state.target
+        if not state.in_place and self.migrations.drop(state, left):
             self.vectors.drop(left)
         if not self.migrations.move(state, after, also="none" if done else "open"):
             raise MigrationRefused(f"the migration of {name!r} has just moved on; ask again")

@@ -436,6 +436,53 @@ def test_giving_up_leaves_the_collection_as_it_was(moving: Moving, others: dict[
     moving.holds({**TEXTS, "more": b"it takes texts in"})
 
 
+class Seen:
+    """The ledger's migrations; the newest one is read as it was seen before."""
+
+    def __init__(self, migrations: Any, seen: Migration) -> None:
+        self._migrations = migrations
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._migrations, name)
+
+    def get(self, _: str) -> Migration:
+        return self._seen
+
+
+def test_giving_up_a_migration_that_has_just_ended_removes_nothing(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    seen = Seen(moving.ledger.migrations, moving.state)
+    assert moving.advance().stage is Stage.DONE
+    migrate = replace(moving.pipeline._management.migrate, migrations=seen)
+    with pytest.raises(MigrationRefused):
+        migrate.remove("coded")
+    moving.holds(TEXTS)
+
+
+def test_a_migration_whose_begin_is_repeated_by_its_client_begins_once(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    migrations = moving.ledger.migrations
+    run = migrations._run
+
+    def twice(step: str, args: Any) -> Any:
+        run(step, args)  # the reply is lost
+        return run(step, args)
+
+    migrations._run = twice
+    try:
+        assert moving.begin(others["space"]) is Status.SUCCEEDED
+    finally:
+        migrations._run = run
+    assert moving.advance().stage is Stage.DONE
+    moving.holds(TEXTS)
+
+
 def test_room_for_a_migration_that_did_not_come_to_begin_goes(
     moving: Moving, others: dict[str, str]
 ) -> None:
