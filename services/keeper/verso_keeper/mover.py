@@ -415,6 +415,8 @@ class Mover:
         match target.publish(move, *self._moves.settings(move), was):
             case "done":
                 return None
+            case "stale" if target.came_by(move):
+                return None  # it was, and another of its name was made since it was deleted
             case "stale":
                 _log.error("copy of a collection lost", extra={"collection": move.collection})
                 self._ledgers[HOME].moves.place(move.collection, move.source)

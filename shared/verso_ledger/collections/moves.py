@@ -178,6 +178,11 @@ class Moves:
         with translated():
             return earlier(cast("bytes | None", self._redis.hget(key("came"), name)))
 
+    def came_by(self, move: Move) -> bool:
+        """Whether a collection came here by a move, whatever became of it since."""
+        known = [(one.ledger, one.uid) for one in self.came(move.collection)]
+        return (move.source, move.uid) in known
+
     def has_garbage(self, own: str) -> bool:
         """Whether points of entries that were replaced here are still to be removed."""
         with translated():

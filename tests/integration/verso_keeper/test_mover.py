@@ -519,6 +519,31 @@ def test_a_collection_that_was_deleted_while_it_was_cleaned_up_does_not_come_bac
     assert not any(here.listed(one) for one in here.ledgers.values())
 
 
+def test_a_collection_that_was_deleted_and_made_again_there_is_the_only_one(
+    world: Callable[..., World],
+) -> None:
+    """As a keeper ended, or a backup was taken, before the old ledger was cleaned."""
+    here = world()
+    here.act(20)
+    here.settle()
+    home, other = here.ledgers["home"], here.ledgers["b"]
+    made = home.documents.collections()[NAME]
+    begin(here, "home", "b")
+    mover = here.mover("home", sleep=lambda _: here.settle())
+    mover.step()
+    here.settle()
+    while home.maintenance.gc_take():
+        pass
+    home.epoch.freeze("backup", seconds=60)
+    here.now += 60.0
+    mover.step()
+    other.documents.collection_delete(NAME)
+    other.documents.collection_put(made, prepare=lambda _: None)
+    home.epoch.thaw("backup")
+    assert run_to_end(here, "home", acts=0).stage is MoveStage.DONE
+    assert [one.name for one in here.ledgers.values() if here.listed(one)] == ["b"]
+
+
 def test_a_late_creation_makes_no_second_collection(world: Callable[..., World]) -> None:
     """It was accepted before the collection moved, and is done after that."""
     here = world()
