@@ -39,7 +39,9 @@ def lines(count: int, *, start: int = 0, host: str = "a") -> bytes:
     return "".join(row + "\n" for row in rows).encode()
 
 
-def accept(logs: Stores, *parts: bytes, packed: bool = True, **labels: str) -> str:
+def accept(
+    logs: Stores, *parts: bytes, packed: bool = True, arrived_s: int = START, **labels: str
+) -> str:
     """Have lines accepted, a slice a part, and return the job, which waits to be done."""
     counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
     place = logs.ledger.logs.reserve(NAME, labels, sum(counts))
@@ -48,7 +50,7 @@ def accept(logs: Stores, *parts: bytes, packed: bool = True, **labels: str) -> s
         uid=place.uid,
         stream=place.stream,
         labels=labels,
-        arrived=START * 1_000_000_000,
+        arrived=arrived_s * 1_000_000_000,
     )
     slices: list[SliceSpec] = []
     first = place.first
@@ -63,10 +65,15 @@ def accept(logs: Stores, *parts: bytes, packed: bool = True, **labels: str) -> s
 
 
 def ingest(
-    logs: Stores, *parts: bytes, verify: bool = True, packed: bool = True, **labels: str
+    logs: Stores,
+    *parts: bytes,
+    verify: bool = True,
+    packed: bool = True,
+    arrived_s: int = START,
+    **labels: str,
 ) -> list[dict[str, Any]]:
     """Take lines in, a slice a part, and return the results of the slices."""
-    job_id = accept(logs, *parts, packed=packed, **labels)
+    job_id = accept(logs, *parts, packed=packed, arrived_s=arrived_s, **labels)
     logs.dispatcher.run_queue(Queue.BULK)
     record = logs.ledger.jobs.get(job_id)
     assert record.status is Status.SUCCEEDED, record.error

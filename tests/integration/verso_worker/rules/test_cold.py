@@ -270,6 +270,21 @@ def test_while_the_object_store_is_away_nothing_is_lost_and_errors_say_so(
     assert raw(worker) == TEXT
 
 
+def test_lines_are_verified_while_the_object_store_is_away(
+    logs: Stores, tmp_path: Path, again: Callable[[], Stores]
+) -> None:
+    """Small segments before them, which they would be merged with, are in cold storage."""
+    text = lines(900), lines(300, start=900)
+    ingest(logs, text[0])
+    logs.scrub(NAME)
+    assert len(cold_ones(logs)) == 1
+    (tmp_path / "cold").rename(tmp_path / "away")
+    ingest(logs, text[1])
+    assert logs.ledger.logs.state(NAME).verified == 1200
+    (tmp_path / "away").rename(tmp_path / "cold")
+    assert raw(again()) == b"".join(text)
+
+
 def test_a_full_disk_leaves_lines_in_the_ledger(
     logs: Stores, objects: ObjectStorage, model_store: ArtifactStore, vectors: EdgeVectors
 ) -> None:

@@ -113,6 +113,28 @@ def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: S
     assert logs.read("0:100", collection=NAME) == [DocumentUnknown.code]
 
 
+def test_small_segments_of_a_slow_stream_are_merged_day_by_day(logs: Stores) -> None:
+    """Years of times are read from the day of arrival, of which a segment has one."""
+    parts = [lines(10, start=10 * n) for n in range(6)]
+    for n, part in enumerate(parts):
+        ingest(logs, part, arrived_s=START + 8 * 3600 * n)
+    logs.scrub(NAME)
+    assert len(logs.redis.keys("verso:segment:*")) == 2
+    assert raw(logs) == b"".join(parts)
+
+
+def test_a_worker_keeps_nothing_of_log_collections_that_are_gone(logs: Stores) -> None:
+    ingest(logs, lines(100))
+    search(logs, b"a write to a disk failed", mode="hybrid")
+    store = logs.pipeline._lines.management.store
+    assert set(store._known) == {NAME}
+    logs.do(Kind.COLLECTION_DELETE, {"name": NAME}, [Item({})])
+    made = CollectionParams(name="other", kind=CollectionKind.LOGS)
+    dim = logs.pipeline.create_collection(made).dim
+    store.open("other", dim=dim)
+    assert set(store._known) == {"other"}
+
+
 def test_a_scrub_counts_the_lines_and_bytes_that_it_decoded(logs: Stores) -> None:
     ingest(logs, lines(3000))
     rows = lines(3000).splitlines(keepends=True)

@@ -384,7 +384,7 @@ class LogCollection:
 
 
 class LogStore:
-    """The log collections of a worker, each read once and kept.
+    """The log collections of a worker, each read once and kept until its ledger has it no more.
 
     Attributes:
         ledger: the ledger's lines.
@@ -412,6 +412,8 @@ class LogStore:
         with self._lock:
             known = self._known.get(name)
             if known is None or known.uid != state.uid:
+                there = {uid.partition(".")[0] for uid in self.ledger.uids()}
+                self._known = {one: log for one, log in self._known.items() if log.uid in there}
                 known = self._known[name] = LogCollection(self.ledger, name, state.uid, dim=dim)
         known.refresh(state)
         return known

@@ -22,6 +22,7 @@ from verso_worker.records.segments import (
     OPEN,
     RECORDS,
     SEGMENT_LINES,
+    TimeSource,
     bitmap,
     set_bits,
 )
@@ -131,15 +132,11 @@ class LogManagement:
             stream: whose segments.
             least: segments that are worth it, if they have fewer lines than half a full one.
         """
-        runs = [
-            run
-            for run in _small_runs(log.segments(stream))
-            if len(run) >= least or sum(one.lines for one in run) >= _SMALL_LINES
-        ]
         fewer = 0
-        for run in runs:
-            with suppress(RecordCorrupt):  # the scrub reports it
-                fewer += self._merged(log, run)
+        for run in _small_runs(log.segments(stream)):
+            if _is_worth(run, least):
+                with suppress(RecordCorrupt):  # the scrub reports it
+                    fewer += self._merged(log, run, least)
         return fewer
 
     def statistics(self, collection: Collection) -> LineStatistics:
@@ -231,13 +228,18 @@ class LogManagement:
             return state.text_bytes * len(places) // max(1, state.lines - state.deleted)
         return size
 
-    def _merged(self, log: LogCollection, run: Sequence[Segment]) -> int:
-        """Merge consecutive segments into one; return how many there are fewer."""
-        opened = open_segments(self.store, log, run)
-        bitmaps = self.store.ledger.gone(log.uid, [(one.stream, one.first) for one in run])
-        parts = [one for one in opened if one is not None]
-        if len(parts) < len(run) or not _same_times(parts):
+    def _merged(self, log: LogCollection, run: Sequence[Segment], least: int) -> int:
+        """Merge consecutive segments, those of about the same day; return how many are fewer."""
+        opened = [one for one in open_segments(self.store, log, run) if one is not None]
+        if len(opened) < len(run):  # replaced meanwhile
             return 0
+        parts = [part for part in _alike(opened) if _is_worth([one.segment for one in part], least)]
+        return sum(self._joined(log, part) for part in parts)
+
+    def _joined(self, log: LogCollection, parts: Sequence[Opened]) -> int:
+        """Merge consecutive segments into one; return how many there are fewer."""
+        run = [one.segment for one in parts]
+        bitmaps = self.store.ledger.gone(log.uid, [(one.stream, one.first) for one in run])
         lines = line_arrays.joined([one.lines(log, self.store.writers) for one in parts])
         deleted = np.concatenate(
             [set_bits(bits, one.lines) for bits, one in zip(bitmaps, run, strict=True)]
@@ -270,14 +272,29 @@ class LogManagement:
         )
 
 
-def _same_times(parts: Sequence[Opened]) -> bool:
-    """Whether the times of segments are read in one way, with years from about the same day."""
-    first = parts[0].front.times
-    return all(
-        replace(one.front.times, arrived_ns=0) == replace(first, arrived_ns=0)
-        and (first.pattern or one.front.times.arrived_ns == first.arrived_ns)
-        and abs(one.front.times.arrived_ns - first.arrived_ns) < _DAY_NS
-        for one in parts[1:]
+def _is_worth(run: Sequence[Segment], least: int) -> bool:
+    """Whether segments are to be merged: there are so many, or they are half a full one."""
+    enough = len(run) >= least or sum(one.lines for one in run) >= _SMALL_LINES
+    return enough and len(run) > 1
+
+
+def _alike(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+    """Cut segments where their times are read in another way, or with years of another day."""
+    part: list[Opened] = []
+    for one in opened:
+        if part and not _same_times(part[0].front.times, one.front.times):
+            yield part
+            part = []
+        part.append(one)
+    yield part
+
+
+def _same_times(first: TimeSource, other: TimeSource) -> bool:
+    """Whether times are read in one way, with years from about the same day."""
+    return (
+        replace(other, arrived_ns=0) == replace(first, arrived_ns=0)
+        and (bool(first.pattern) or other.arrived_ns == first.arrived_ns)
+        and abs(other.arrived_ns - first.arrived_ns) < _DAY_NS
     )
 
 

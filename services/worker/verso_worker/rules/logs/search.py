@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,9 @@ class LogSearch:
     lexicon: Lexicon
     lines: LineReader
     blocks: Blocks
-    _words: dict[str, tuple[Statements, _Words]] = field(default_factory=dict)
+    _words: WeakKeyDictionary[LogCollection, tuple[Statements, _Words]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def run(
         self,
@@ -259,11 +262,11 @@ class LogSearch:
 
     def _weights(self, log: LogCollection, statements: Statements, query: Terms) -> Scores:
         """Score each template by the words of the query that stand in it."""
-        kept = self._words.get(log.uid)
+        kept = self._words.get(log)
         if kept is None or kept[0] is not statements:
             known = {} if kept is None else kept[1].terms
             kept = statements, _Words.of(statements.texts, self.lexicon, known)
-            self._words[log.uid] = kept
+            self._words[log] = kept
         return kept[1].scores(query)
 
     def _described(

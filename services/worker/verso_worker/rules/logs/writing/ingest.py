@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 from verso_codecs.logs import parsing, times
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
-from verso_core.errors import CollectionUnknown, MetadataInvalid, RecordCorrupt
+from verso_core.errors import (
+    CollectionUnknown,
+    MetadataInvalid,
+    ObjectsUnavailable,
+    RecordCorrupt,
+)
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.jobs.logs import time_formats
 from verso_core.jobs.logs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
@@ -173,7 +178,8 @@ class LogIngest:
             log.refresh()
             if not self._reads_back(payload, item, log, params):
                 raise RecordCorrupt("lines do not read back, even written again")
-        with suppress(RecordCorrupt):  # of another segment: the scrub reports it
+        # Another segment is damaged, as the scrub reports, or in cold storage that is away.
+        with suppress(RecordCorrupt, ObjectsUnavailable):
             self.management.merge_stream(log, params.stream)
         documents = self._documents(log, params, item, payload)
         sound, rewritten = self._verify_records(documents, collection, seq=seq)
