@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
 from verso_core.jobs import Collection
 from verso_ledger.codec import scalars
@@ -159,7 +159,18 @@ class ScrubCursor:
 
     def move(self, turn: int, move: Move) -> bool:
         """Move the scrub on from ``turn``; return whether this call did it."""
-        return bool(self._run("scrub_move", move_args(turn, move)))
+        done = bool(self._run("scrub_move", move_args(turn, move)))
+        if done and move.begin:
+            self._forget_orphans()
+        return done
+
+    def _forget_orphans(self) -> None:
+        """Forget recorded orphans of collections that are gone: no pass comes to them any more."""
+        with translated():
+            uids = {*cast("list[bytes]", self._redis.hvals(key("uids")))}
+            for point, _ in self._redis.zscan_iter(key("orphans"), count=1000):
+                if point.rpartition(b":")[0] not in uids:
+                    self._redis.zrem(key("orphans"), point)
 
     def request(self) -> None:
         """Request a pass, at once or as soon as the one under way has ended."""

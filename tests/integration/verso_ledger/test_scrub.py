@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 import redis
@@ -54,6 +55,19 @@ def test_of_two_moves_from_one_turn_the_second_changes_nothing(ledger: Ledger) -
     state = ledger.scrub.state()
     assert (state.bucket, state.counts["sound"], state.damaged) == (4, 2, (Damage("c", "ü"),))
     assert ledger.maintenance.backlog().totals["scrub:sound"] == 2
+
+
+def test_a_new_pass_forgets_orphans_of_collections_that_are_gone(
+    ledger: Ledger, new_collection: Callable[..., Collection]
+) -> None:
+    """No pass comes to them any more, and only so many are recorded."""
+    for name in ("c", "gone"):
+        ledger.documents.collection_put(new_collection(name=name))
+        assert ledger.documents.orphans(name, [UUID(int=1), UUID(int=2)], age_s=0.0) == []
+    ledger.documents.collection_delete("gone")
+    assert ledger.maintenance.backlog().orphans == 4
+    assert ledger.scrub.move(0, Move(begin=True))
+    assert ledger.maintenance.backlog().orphans == 2
 
 
 def test_a_new_pass_counts_again_and_the_totals_go_on(ledger: Ledger) -> None:
