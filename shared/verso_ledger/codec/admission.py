@@ -45,7 +45,7 @@ class Admission(NamedTuple):
         """Return what is written to accept a job; one without an id gets a new one of the ledger.
 
         Raises:
-            BodyTooLarge: the queue could not hold this job even if it were empty.
+            BodyTooLarge: the job's tenant could not have it in an empty queue.
         """
         size, job_id = _checked_size(job), job.job_id or new_job_id(ledger)
         staged = size > STAGE_BYTES
@@ -72,7 +72,7 @@ class Admission(NamedTuple):
             yield part
 
 
-def _limit_args(job: NewJob) -> list[Arg]:
+def _limit_args(job: NewJob) -> list[int]:
     limits = job.limits
     return [
         limits.max_slices,
@@ -84,9 +84,10 @@ def _limit_args(job: NewJob) -> list[Arg]:
 
 def _checked_size(job: NewJob) -> int:
     size = sum(len(part.payload) for part in job.slices)
-    if len(job.slices) > job.limits.max_slices or size > job.limits.max_bytes:
+    _, _, most_slices, most_bytes = _limit_args(job)
+    if len(job.slices) > most_slices or size > most_bytes:
         raise BodyTooLarge(
-            f"expected <= {job.limits.max_slices} slices and {job.limits.max_bytes} bytes, "
+            f"expected <= {most_slices} slices and {most_bytes} bytes, "
             f"got {len(job.slices)} and {size}"
         )
     return size

@@ -348,6 +348,18 @@ def test_a_full_queue_says_when_to_come_back(ledger: Ledger, new_job: Jobs) -> N
     ledger.jobs.accept(new_job(limits=limits))
 
 
+def test_a_job_beyond_its_tenants_part_is_not_asked_to_come_back(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    limits = Limits(max_slices=10, tenant_share=0.3)
+    with pytest.raises(BodyTooLarge):
+        ledger.jobs.accept(new_job(slices=4, limits=limits))
+    ledger.jobs.accept(new_job(slices=3, limits=limits))
+    few = Limits(max_bytes=4000, tenant_share=0.5)
+    with pytest.raises(BodyTooLarge):
+        ledger.jobs.accept(new_job(text=b"x" * 1000, limits=few))
+
+
 def test_bytes_fill_a_queue_too(ledger: Ledger, new_job: Jobs) -> None:
     limits = Limits(max_slices=100, max_bytes=1000)
     ledger.jobs.accept(new_job(text=b"x" * 300, limits=limits))

@@ -10,7 +10,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from verso_core.errors import CollectionUnknown, KindUnsupported, Unavailable, VersoError
+from verso_core.errors import (
+    BodyTooLarge,
+    CollectionUnknown,
+    KindUnsupported,
+    Unavailable,
+    VersoError,
+)
 from verso_core.jobs import Collection, CollectionKind
 from verso_gateway.auth import TENANT_DEFAULT
 from verso_gateway.context import CollectionsCache, DiskRoom
@@ -84,10 +90,18 @@ class Intake:
         taken = await asyncio.gather(
             *(self._take(name, records, arrived_ns) for name, records in by_name.items())
         )
-        self._count(accepted=sum(taken), rejected=len(messages) - sum(taken))
+        accepted, repeated = (sum(one[n] for one in taken) for n in range(2))
+        self._metrics.feed.records(
+            Protocol.SYSLOG,
+            accepted=accepted,
+            repeated=repeated,
+            rejected=len(messages) - accepted - repeated,
+        )
 
-    async def _take(self, name: str, records: Sequence[LogRecord], arrived_ns: int) -> int:
-        """Take the records of a collection in; return how many could be."""
+    async def _take(
+        self, name: str, records: Sequence[LogRecord], arrived_ns: int
+    ) -> tuple[int, int]:
+        """Take the records of a collection in; return how many are new, and how many repeats."""
         sources = {record.source for record in records}
         while True:
             try:
@@ -104,11 +118,16 @@ class Intake:
                 _log.warning("syslog waits", extra={"count": len(records), "code": error.code})
                 await asyncio.sleep(_AGAIN_S)
             except VersoError as error:
+                if isinstance(error, BodyTooLarge) and len(records) > 1:
+                    half = len(records) // 2
+                    first = await self._take(name, records[:half], arrived_ns)
+                    second = await self._take(name, records[half:], arrived_ns)
+                    return first[0] + second[0], first[1] + second[1]
                 _log.error("syslog rejected", extra={"count": len(records), "code": error.code})
-                return 0
+                return 0, 0
             else:
-                count = sum(len(stream.lines) for stream in batch.streams.values())
-                return count - len(accepted.refused)
+                repeated = len(accepted.repeated)
+                return len(records) - repeated - len(accepted.refused), repeated
 
     def _whole(self, message: bytes, decoded: Decoded) -> Decoded:
         """Return a record whose text is the whole message, if its rule says so."""
@@ -129,8 +148,3 @@ class Intake:
         if found.owner not in (None, self._owner):
             raise CollectionUnknown(f"no collection {name!a}")
         return found
-
-    def _count(self, *, accepted: int, rejected: int) -> None:
-        self._metrics.feed.records(
-            Protocol.SYSLOG, accepted=accepted, repeated=0, rejected=rejected
-        )

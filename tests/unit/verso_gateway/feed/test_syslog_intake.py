@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.clock import run_by_own_clock
 
-from verso_core.errors import CollectionUnknown, LedgerUnavailable
+from verso_core.errors import BodyTooLarge, CollectionUnknown, LedgerUnavailable
 from verso_core.jobs import CollectionKind
 from verso_gateway.feed.acceptance import Accepted
 from verso_gateway.feed.batch import Batch
@@ -48,35 +48,52 @@ class Acceptance:
             raise LedgerUnavailable("it does not answer")
         if "full" in names:
             raise CollectionUnknown("it was deleted")
-        self.taken.update(names)
-        return Accepted()
+        lines = {name: len(one.lines) for (name, _), one in batch.streams.items()}
+        if lines.get("small", 0) > 2:
+            raise BodyTooLarge("expected <= 2 lines")
+        self.taken.update(lines)
+        return Accepted(frozenset([0]) if "small" in lines else frozenset())
 
 
-def test_what_a_collection_cannot_take_costs_no_other_and_doubles_nothing() -> None:
-    acceptance: Any = Acceptance()
+def intake(acceptance: Any, metrics: Metrics) -> Intake:
     collections: Any = Collections()
     room: Any = Room()
     maker: Any = None
-    metrics = Metrics()
-    intake = Intake(
+    return Intake(
         acceptance,
         collections=collections,
         room=room,
         maker=maker,
-        routing=Routing.parse("doc=documents,their=theirs,far=far,full=full,app=logs"),
+        routing=Routing.parse("doc=documents,their=theirs,far=far,full=full,small=small,app=logs"),
         metrics=metrics,
         tenant="default",
         offset_s=0,
     )
-    apps = ("app", "doc", "their", "far", "full", "unrouted", "app")
-    messages = [b"<13>1 - - %b - - - text" % app.encode() for app in apps]
-    run_by_own_clock(intake.take(messages))
-    assert acceptance.taken == {"logs": 1, "far": 1}
-    counts = {
+
+
+def messages(*apps: str) -> list[bytes]:
+    return [b"<13>1 - - %b - - - text" % app.encode() for app in apps]
+
+
+def counts(metrics: Metrics) -> dict[str, float]:
+    return {
         sample.labels["status"]: sample.value
         for metric in metrics.registry.collect()
         for sample in metric.samples
         if sample.name == "verso_feed_records_total" and sample.labels["protocol"] == "syslog"
     }
-    assert counts["accepted"] == 3
-    assert counts["rejected"] == 4
+
+
+def test_what_a_collection_cannot_take_costs_no_other_and_doubles_nothing() -> None:
+    acceptance, metrics = Acceptance(), Metrics()
+    apps = ("app", "doc", "their", "far", "full", "unrouted", "app")
+    run_by_own_clock(intake(acceptance, metrics).take(messages(*apps)))
+    assert acceptance.taken == {"logs": 2, "far": 1}
+    assert counts(metrics) == {"accepted": 3, "repeated": 0, "rejected": 4}
+
+
+def test_more_than_a_queue_may_hold_comes_in_parts() -> None:
+    acceptance, metrics = Acceptance(), Metrics()
+    run_by_own_clock(intake(acceptance, metrics).take(messages(*["small"] * 9)))
+    assert acceptance.taken == {"small": 9}
+    assert counts(metrics) == {"accepted": 4, "repeated": 5, "rejected": 0}
