@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -141,8 +141,19 @@ class Webhooks:
             raise QueueFull(f"expected at most {MAX_WEBHOOKS} webhooks")
         return hook
 
-    async def rotate(self, tenant: str, hook_id: str) -> Webhook:
+    async def rotate(
+        self,
+        tenant: str,
+        hook_id: str,
+        *,
+        first: Callable[[Webhook], Awaitable[None]] | None = None,
+    ) -> Webhook:
         """Replace a webhook's secret; the old one signs as well for a day.
+
+        Args:
+            tenant: whose it is.
+            hook_id: its id.
+            first: what is done with the new webhook before it is stored; if that fails, it is not.
 
         Raises:
             WebhookUnknown: the tenant has none of this id.
@@ -152,6 +163,8 @@ class Webhooks:
             old = _webhook(stored)
             until = time.time() + OLD_SECRET_S
             new = replace(old, secret=new_secret(), old_secret=old.secret, old_until=until)
+            if first is not None:
+                await first(new)
             if await self._put(tenant, new, expected=stored):
                 return new
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from verso_core.errors import LedgerUnavailable
+from functools import partial
+
+from verso_core.errors import LedgerUnavailable, WebhookUnknown
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.events.webhooks import Webhook
 from verso_ledger.ledgers.router import Ledgers
@@ -44,12 +46,10 @@ class WebhooksOfAll:
 
         Raises:
             WebhookUnknown: the tenant has none of this id.
-            LedgerUnavailable: a ledger does not answer; until the call is repeated, it signs with
-                the secret before.
+            LedgerUnavailable: a ledger does not answer; the secret before signs still.
         """
-        made = await self._ledgers.home.webhooks.rotate(tenant, hook_id)
-        await self._copy(tenant, made)
-        return made
+        copied = partial(self._copy, tenant)
+        return await self._ledgers.home.webhooks.rotate(tenant, hook_id, first=copied)
 
     async def remove(self, tenant: str, hook_id: str) -> None:
         """Remove a webhook; its waiting messages are dropped.
@@ -68,8 +68,15 @@ class WebhooksOfAll:
         Raises:
             WebhookUnknown: the tenant has none of this id.
         """
-        counts = await self._ledgers.each(lambda one: one.webhooks.replay(tenant, hook_id))
-        return sum(counts.values())
+        await self._ledgers.home.webhooks.get(tenant, hook_id)
+
+        async def replayed(ledger: AsyncLedger) -> int:
+            try:
+                return await ledger.webhooks.replay(tenant, hook_id)
+            except WebhookUnknown:  # it is older than this ledger, which no job has told of it
+                return 0
+
+        return sum((await self._ledgers.each(replayed)).values())
 
     @property
     def _others(self) -> list[AsyncLedger]:

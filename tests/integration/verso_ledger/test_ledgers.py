@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from tests.conftest import ValkeyServer
 
-from verso_core.errors import JobUnknown, LedgerMisnamed, LedgerUnavailable, RequestInvalid
+from verso_core.errors import (
+    JobUnknown,
+    LedgerMisnamed,
+    LedgerUnavailable,
+    RequestInvalid,
+    WebhookUnknown,
+)
 from verso_core.jobs import Collection, Kind
 from verso_core.jobs.collections import Partitioned, Stage, partition_names
 from verso_core.jobs.moves import MoveStage
@@ -253,11 +259,28 @@ def test_a_webhook_is_on_every_ledger_or_on_none(pair: Pair) -> None:
             await webhooks.add("t", "https://example.org/b")
         with pytest.raises(LedgerUnavailable):
             await webhooks.remove("t", hook.id)
+        with pytest.raises(LedgerUnavailable):
+            await webhooks.rotate("t", hook.id)
         assert await webhooks.all("t") == [turned]
         pair.servers["b"].start()
+        again = await webhooks.rotate("t", hook.id)
+        assert again.secrets(time.time()) == [again.secret, turned.secret]
         await webhooks.remove("t", hook.id)
         for one in ledgers.all:
             assert await one.webhooks.all("t") == []
+        await ledgers.close()
+
+    asyncio.run(run())
+
+
+def test_messages_of_a_webhook_that_is_older_than_a_ledger_are_sent_again(pair: Pair) -> None:
+    async def run() -> None:
+        ledgers = pair.ledgers()
+        webhooks = WebhooksOfAll(ledgers)
+        made = await ledgers.home.webhooks.add("t", "https://example.org/")
+        assert await webhooks.replay("t", made.id) == 0
+        with pytest.raises(WebhookUnknown):
+            await webhooks.replay("t", "wh_" + "0" * 32)
         await ledgers.close()
 
     asyncio.run(run())
