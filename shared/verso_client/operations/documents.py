@@ -24,6 +24,7 @@ from verso_client.operations.jobs import (
 from verso_core.errors import (
     BodyTooLarge,
     DocumentsRefused,
+    DocumentUnknown,
     FileUnreadable,
     IdInvalid,
     MetadataInvalid,
@@ -366,7 +367,8 @@ def delete(document: str, *, collection: str) -> Steps[None]:
         DocumentUnknown: no document has this id; this call may have deleted it itself.
     """
     call = Call("DELETE", path_of("documents", document), params={"collection": collection})
-    yield from answered_one(call)
+    if not (yield from answered_one(call)).get("deleted", True):
+        raise DocumentUnknown(f"no document {document!a}")
 
 
 def _submit(upload: Upload, *, collection: str) -> Steps[tuple[str, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered, answered_one, checked, get_job, new_key, post
-from verso_core.errors import ErrorBody, from_body
+from verso_core.errors import ErrorBody, HeadUnknown, from_body
 from verso_core.heads import Task
 from verso_core.jobs.heads.answer import (
     Answered,
@@ -96,14 +96,21 @@ def rerank(
 
 def heads() -> Steps[list[HeadInfo]]:
     """List the heads by name."""
-    reply = yield Call("GET", path_of("heads"), headers=_PATIENT)
-    return [HeadInfo.model_validate(row) for row in reply.json()["heads"]]
+    row = yield from answered_one(Call("GET", path_of("heads"), headers=_PATIENT))
+    return [HeadInfo.model_validate(one) for one in row["heads"]]
 
 
 def head(name: str) -> Steps[HeadInfo]:
-    """Describe one head."""
-    reply = yield Call("GET", path_of("heads", name), headers=_PATIENT)
-    return HeadInfo.model_validate(reply.json())
+    """Describe one head.
+
+    Raises:
+        HeadUnknown: there is none of this name.
+    """
+    row = yield from answered_one(Call("GET", path_of("heads", name), headers=_PATIENT))
+    for one in row.get("heads", [row]):  # of a job that took long: all of them
+        if one["name"] == name:
+            return HeadInfo.model_validate(one)
+    raise HeadUnknown(f"no head {name!a}")
 
 
 def report(name: str, *, channel: Channel) -> Steps[str]:

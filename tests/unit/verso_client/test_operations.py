@@ -15,6 +15,7 @@ from verso_core.errors import (
     AttemptsExhausted,
     DocumentUnknown,
     EngineUnavailable,
+    HeadUnknown,
     NotReady,
     Unavailable,
     VectorInvalid,
@@ -66,6 +67,30 @@ def test_an_answer_of_202_is_followed_to_its_results() -> None:
         [hit] = verso.search("a").hits
     assert hit.data == b"x"
     assert asked == ["POST", "GET", "GET"]
+
+
+def late(item: dict[str, Any]) -> Answer:
+    """Answer with 202, and then with the results of the job."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if not request.url.path.startswith("/v1/jobs"):
+            return httpx2.Response(202, json={**JOB, "status": "queued", "ok": 0})
+        return httpx2.Response(200, json={**JOB, "results": [item], "next_cursor": None})
+
+    return answer
+
+
+def test_heads_and_deletes_of_a_busy_platform_are_told_by_their_jobs() -> None:
+    row = {"name": "kinds", "share": 0.1, "stable": None, "canary": None}
+    with client(late({"heads": [row]})) as verso:
+        assert [one.name for one in verso.heads()] == ["kinds"]
+        assert verso.head("kinds").name == "kinds"
+        with pytest.raises(HeadUnknown):
+            verso.head("other")
+    with client(late({"id": "a", "deleted": False})) as verso, pytest.raises(DocumentUnknown):
+        verso.delete("a")
+    with client(late({"id": "a", "deleted": True})) as verso:
+        verso.delete("a")
 
 
 def test_an_ingest_reports_each_document_and_counts_what_was_stored() -> None:
