@@ -196,8 +196,8 @@ ENTRIES: Mapping[str, Entry] = {
         tuple(
             _rows(study)
             for study in (
-                "classification", "pair-strategies", "round-robin", "students", "readers",
-                "configurations", "recurrent",
+                "classification", "pair-strategies", "converged", "round-robin", "students",
+                "readers", "configurations", "recurrent",
             )
         ),
     ),
