@@ -306,6 +306,8 @@ class Rollover:
                 about = {"collection": name, "partition": part.number}
                 _log.info("expired partition dropped", extra=about)
                 return True
+            if ledger.logs.removal_paused():  # for a backup, which may take longer than a job tries
+                continue
             submit(
                 ledger,
                 Queue.INTERACTIVE,

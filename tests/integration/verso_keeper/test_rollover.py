@@ -267,6 +267,10 @@ def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> 
     keeper.step()
     assert not world.home.leases.claim(Queue.INTERACTIVE, owner="w")
     world.now += SEEN_S
+    world.home.epoch.freeze("backup", seconds=60)
+    keeper.step()
+    assert not world.home.leases.claim(Queue.INTERACTIVE, owner="w")
+    world.home.epoch.thaw("backup")
     keeper.step()
     world.settle()
     keeper.step()
