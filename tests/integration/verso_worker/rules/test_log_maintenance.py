@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from verso_core.errors import DocumentUnknown, RecordCorrupt
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_keeper.retention import Retention
+from verso_ledger.collections.logs import Logs
 from verso_worker.rules.logs import segments
 
 DAY = 86_400.0
@@ -121,6 +123,24 @@ def test_small_segments_of_a_slow_stream_are_merged_day_by_day(logs: Stores) -> 
     logs.scrub(NAME)
     assert len(logs.redis.keys("verso:segment:*")) == 2
     assert raw(logs) == b"".join(parts)
+
+
+def test_a_verify_reads_as_much_however_many_lines_its_stream_has(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines without a time have that of their arrival: their segments are never merged."""
+    right, seen = Logs.read, [0]
+
+    def read(self: Logs, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        seen[-1] += len(places)
+        return right(self, uid, places)
+
+    monkeypatch.setattr(Logs, "read", read)
+    for n in range(12):
+        seen.append(0)
+        ingest(logs, b"no time\n" * 600, arrived_s=START + n)
+    assert max(seen) <= 8
+    assert raw(logs) == b"no time\n" * 7200
 
 
 def test_a_worker_keeps_nothing_of_log_collections_that_are_gone(logs: Stores) -> None:

@@ -122,7 +122,14 @@ class LogManagement:
         log = self._open(collection)
         return sum(self.merge_stream(log, stream, least=2) for stream in log.streams())
 
-    def merge_stream(self, log: LogCollection, stream: int, *, least: int = MERGED_TOGETHER) -> int:
+    def merge_stream(
+        self,
+        log: LogCollection,
+        stream: int,
+        *,
+        at: int | None = None,
+        least: int = MERGED_TOGETHER,
+    ) -> int:
         """Merge small neighbours of a stream; return how many segments there are fewer.
 
         Lines that were deleted are blanked: their values are gone from then on.
@@ -130,11 +137,13 @@ class LogManagement:
         Args:
             log: the collection.
             stream: whose segments.
+            at: number of a line: only neighbours of it are merged, and read for that; None: all.
             least: segments that are worth it, if they have fewer lines than half a full one.
         """
         fewer = 0
         for run in _small_runs(log.segments(stream)):
-            if _is_worth(run, least):
+            near = at is None or run[0].first <= at < run[-1].end
+            if near and _is_worth(run, least):
                 with suppress(RecordCorrupt):  # the scrub reports it
                     fewer += self._merged(log, run, least)
         return fewer

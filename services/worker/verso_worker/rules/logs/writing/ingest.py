@@ -180,7 +180,7 @@ class LogIngest:
                 raise RecordCorrupt("lines do not read back, even written again")
         # Another segment is damaged, as the scrub reports, or in cold storage that is away.
         with suppress(RecordCorrupt, ObjectsUnavailable):
-            self.management.merge_stream(log, params.stream)
+            self.management.merge_stream(log, params.stream, at=item.first + item.count - 1)
         documents = self._documents(log, params, item, payload)
         sound, rewritten = self._verify_records(documents, collection, seq=seq)
         return Verdict(
