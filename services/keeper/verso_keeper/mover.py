@@ -427,8 +427,8 @@ class Mover:
         # what was restored from a backup may not have the copy published yet
         if (undone := self._not_published(move, target)) is not None:
             return undone
-        reading = self._moves.open_slices.of(move.collection, reads=True).slices
-        if reading or self._moves.has_garbage(move.own):
+        work = self._moves.open_slices.of(move.collection, reads=True)
+        if len(work.slices) > work.dead or self._moves.has_garbage(move.own):
             return self._to(move, due=self._clock() + 1.0)
         target.release(move)
         now, count = self._clock(), {"moves:done": 1}

@@ -23,13 +23,14 @@ from tests.integration.verso_keeper.moving import (
     World,
     entry_of,
 )
+from tests.wire import Item, cut
 
 from verso_core.errors import CollectionBusy, CollectionUnknown
 from verso_core.jobs import CollectionKind, Kind, Queue, TextPolicy
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_core.record import Entry
 from verso_keeper.retention import Retention
-from verso_ledger import Commit, DocumentWrite, Ledger
+from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.codec.scalars import Arg
 from verso_ledger.collections import copying
 from verso_ledger.collections.copying import CollectionCopy
@@ -396,6 +397,18 @@ def test_reads_that_are_always_open_hold_no_move_up(world: Callable[..., World])
     here.mover("home").step()
     assert home.moves.all()[NAME].stage is MoveStage.CLEAN  # it still reads there
     assert run_to_end(here, "home").stage is MoveStage.DONE
+
+
+def test_a_read_that_died_holds_no_move_up(world: Callable[..., World]) -> None:
+    here = world()
+    home = here.ledgers["home"]
+    slices = list(cut(Kind.RECONSTRUCT, {"collection": NAME}, [Item({"id": "d1"})]))
+    home.jobs.accept(NewJob(Kind.RECONSTRUCT, Queue.INTERACTIVE, slices, collection=NAME))
+    while not home.maintenance.backlog().dead:
+        for lease in home.leases.claim(Queue.INTERACTIVE, owner="w"):
+            home.leases.retry(lease, CollectionBusy("busy"), delay_s=0.0)
+    begin(here, "home", "b")
+    assert run_to_end(here, "home", rounds=30, acts=0).stage is MoveStage.DONE
 
 
 def test_a_collection_that_was_deleted_after_the_switch_does_not_come_back(
