@@ -21,15 +21,16 @@ Wilson's (1927) of shares of right answers, and of a bootstrap over the rows of 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from studies.papers import decodable
 from studies.papers.kept import Figures, Kept, Parts, ends, table, with_interval
@@ -43,13 +44,16 @@ from verso_training.heads import backbone, confidence, signals, token_classifier
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.recipe import ClassWeights
 from verso_training.heads.rows import RowSplit
-from verso_training.heads.signals import Flags, Interval, bootstrap
+from verso_training.heads.signals import Interval, bootstrap
 
 STUDY = "classification"
 EPOCHS = {"logs_syzkaller": 3, "logs_defects4j": 1, "logs_rinstall": 1, "logs_rcheck": 1}
 _FULL_EPOCHS = 6
 MAX_TOKENS = 128
 SOFTMAX, SELF_GENERATION = 0.9, 0.8
+PARTS = ("own", "later")
+"""Rows of the training's own time, and those of later times or of other projects."""
+_Z = NormalDist().inv_cdf(0.975)
 _RATES = Rates(6e-5, 8e-4)
 Floats = NDArray[np.float32]
 Told: TypeAlias = tuple[Floats, Floats]
@@ -177,7 +181,7 @@ def _measured(
     known = {row.text for row in asked.of(RowSplit.TRAIN)}
     repeated = [row.text in known for row in asked.of(RowSplit.TEST)]
     figures: dict[str, float] = {}
-    for name, part in (("own", slice(own)), ("later", slice(own, None))):
+    for name, part in zip(PARTS, (slice(own), slice(own, None)), strict=True):
         found = told(probabilities[part], recovered[part], truth[part])
         figures |= {f"{name}/{key}": value for key, value in found.items()}
         figures[f"{name}/repeated"] = 100 * float(np.mean(repeated[part]))
@@ -198,8 +202,8 @@ def told(probabilities: Floats, recovered: Floats, truth: NDArray[np.int64]) -> 
     again = bootstrap(lambda at: 100 * float(recovered[at].mean()), count)
     figures = {
         "rows": float(count),
+        "accuracy": 100 * float(right.mean()),
         **ends("recovered", again),
-        **ends("accuracy", wilson(right)),
         **ends("macro_f1", f1),
     }
     for name, values, least, other in (
@@ -207,32 +211,37 @@ def told(probabilities: Floats, recovered: Floats, truth: NDArray[np.int64]) -> 
         ("self_generation", recovered, SELF_GENERATION, sure),
     ):
         taken = values >= least
-        figures[f"{name}/share"] = 100 * float(taken.mean())
+        share = float(taken.mean())
+        figures[f"{name}/share"] = 100 * share
         if taken.any():
-            as_many = partial(_surest, other, right, float(taken.mean()))
-            figures |= ends(f"{name}/right", wilson(right[taken]))
-            figures |= ends(f"{name}/other", bootstrap(as_many, count))
+            figures[f"{name}/right"] = 100 * float(right[taken].mean())
+            figures[f"{name}/other"] = 100 * signals.accuracy_at(other, right, share)
     return figures
 
 
-def _surest(values: Floats, right: Flags, share: float, rows: NDArray[np.int64]) -> float:
-    return 100 * signals.accuracy_at(values[rows], right[rows], share)
-
-
-def wilson(right: Flags) -> Interval:
-    """Return the share of right answers with its 95 % interval, in percent."""
-    count = int(right.sum())
-    found = binomtest(count, len(right)).proportion_ci(method="wilson")
-    return Interval(100 * count / len(right), 100 * found.low, 100 * found.high)
-
-
 def page(found: Parts) -> str:
-    """Return both tables: of all rows, and of those of high confidence."""
+    """Return the tables: rows, what is right of all, and of those of high confidence."""
     columns = ["set, classifier", "EvalSet: accuracy", "test: accuracy", "macro-F1"]
     columns += ["EvalSet: tokens generated again, %", "test: tokens generated again, %"]
-    keys = ["own/accuracy", "later/accuracy", "later/macro_f1", "own/recovered", "later/recovered"]
-    rows = [[name, *(_cell(f, key) for key in keys)] for name, f in found.items()]
-    return "\n\n".join((table(columns, rows), _confident(found)))
+    rows = []
+    for name, figures in found.items():
+        cells = [_right(figures, part, "accuracy") for part in PARTS]
+        keys = ("later/macro_f1", *(f"{part}/recovered" for part in PARTS))
+        rows.append([name, *cells, *(with_interval(figures, key) for key in keys)])
+    return "\n\n".join((_counts(found), table(columns, rows), _confident(found)))
+
+
+def _counts(found: Parts) -> str:
+    columns = ["set", "EvalSet: rows", "whose text trains too, %"]
+    columns += ["test: rows", "whose text trains too, %"]
+    sets_of = {name.partition(", ")[0]: figures for name, figures in found.items()}
+    rows = []
+    for name, figures in sets_of.items():
+        cells = []
+        for part in PARTS:
+            cells += [f"{figures[f'{part}/rows']:,.0f}", f"{figures[f'{part}/repeated']:.1f}"]
+        rows.append([name, *cells])
+    return table(columns, rows)
 
 
 def _confident(found: Parts) -> str:
@@ -242,12 +251,25 @@ def _confident(found: Parts) -> str:
     rows = []
     for name, figures in found.items():
         cells = []
-        for signal in ("later/softmax", "later/self_generation"):
-            cells += [f"{figures[f'{signal}/share']:.1f}"]
-            cells += [_cell(figures, f"{signal}/{what}") for what in ("right", "other")]
+        for signal in ("softmax", "self_generation"):
+            cells += [f"{figures[f'later/{signal}/share']:.1f}"]
+            cells += [_right(figures, "later", f"{signal}/{what}") for what in ("right", "other")]
         rows.append([name, *cells])
     return table(columns, rows)
 
 
-def _cell(figures: Figures, key: str) -> str:
-    return with_interval(figures, key) if key in figures else ""
+def _right(figures: Figures, part: str, key: str) -> str:
+    """Return a share of right answers with its interval; nothing where no row is accepted."""
+    if f"{part}/{key}" not in figures:
+        return ""
+    accepted = figures.get(f"{part}/{key.partition('/')[0]}/share", 100.0) / 100
+    found = wilson(figures[f"{part}/{key}"], accepted * figures[f"{part}/rows"])
+    return with_interval(ends(key, found), key)
+
+
+def wilson(share: float, count: float) -> Interval:
+    """Return a share of ``count`` rows, in percent, with its 95 % interval (Wilson 1927)."""
+    p, spread = share / 100, _Z**2 / count
+    middle = (p + spread / 2) / (1 + spread)
+    reach = math.sqrt(p * (1 - p) * spread + spread**2 / 4) / (1 + spread)
+    return Interval(share, 100 * (middle - reach), 100 * (middle + reach))
