@@ -14,6 +14,7 @@ import traceback
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from verso_core import api_keys, tracing
@@ -55,6 +56,8 @@ class Observe:
 
         try:
             await self._traced(scope, receive, noted)
+        except ClientDisconnect:
+            pass  # the caller went away before its body had come: nobody waits for an answer
         except Exception as error:  # the last place that can still answer
             _log_fault(error)
             if status:  # half an answer is sent: let the server cut the connection

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -134,6 +135,27 @@ def test_figures_start_at_zero_and_count(client: httpx2.Client) -> None:
     assert 'verso_requests_total{status="2xx",task="embed"} 1.0' in page
     assert 'verso_request_seconds_count{task="embed"} 1.0' in page
     assert 'verso_jobs_accepted_total{queue="interactive",task="embed"} 1.0' in page
+
+
+def test_a_caller_who_goes_away_while_sending_is_no_fault_of_the_gateway(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = "POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    host, _, port = gateway.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        time.sleep(0.2)  # the route reads the body
+
+    def count(status: str) -> bool:
+        name = f'verso_requests_total{{status="{status}",task="ingest"}} 1.0'
+        return name in gateway.client.get("/metrics").text
+
+    until = time.monotonic() + 60
+    while not count("4xx"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert not count("5xx")
+    assert "fault" not in [record.message for record in caplog.records]
 
 
 def test_a_wakeup_names_the_task_the_queue_and_no_job(
