@@ -178,6 +178,41 @@ def test_a_file_that_was_rotated_while_nothing_followed_is_read_to_its_end(tmp_p
     assert sorted(platform.lines) == sorted(f"line {n}" for n in range(15))
 
 
+def test_another_file_that_got_the_inode_of_a_noted_one_is_not_read(tmp_path: Path) -> None:
+    platform, program = Platform(), Written(tmp_path)
+    made, notes = tailer(platform, tmp_path, "app.log")
+    program.write(5)
+    drained(made)
+    notes.close()
+    private = tmp_path / "private"
+    private.write_text("a secret\n" * 20)
+    noted = tmp_path / "notes" / "tail.json"
+    value = json.loads(noted.read_bytes())
+    value["files"][0] |= {"inode": private.stat().st_ino, "at": str(tmp_path / "app.log.1")}
+    noted.write_text(json.dumps(value))  # as if the file had been removed while nothing followed it
+    program.write(5)
+    made, _ = tailer(platform, tmp_path, "app.log")
+    drained(made)
+    assert platform.lines == [f"line {n}" for n in range(10)]
+
+
+def test_what_is_written_late_to_a_renamed_file_is_read(tmp_path: Path) -> None:
+    platform, path = Platform(), tmp_path / "app.log"
+    made, _ = tailer(platform, tmp_path, "app.log")
+    path.write_bytes(b"one\n")
+    drained(made)
+    renamed = path.rename(tmp_path / "other")
+    drained(made)  # it was quiet for so long that it is closed
+    path.write_bytes(b"new\n")
+    for text in (b"two\n", b"three\n"):
+        with renamed.open("ab") as file:
+            file.write(text)
+        drained(made)
+        renamed = renamed.rename(renamed.with_name(renamed.name + ".1"))
+        drained(made)
+    assert sorted(platform.lines) == ["new", "one", "three", "two"]
+
+
 def test_without_its_notes_a_tail_goes_on_where_the_platform_says(tmp_path: Path) -> None:
     platform, program = Platform(), Written(tmp_path)
     made, notes = tailer(platform, tmp_path, "app.log")

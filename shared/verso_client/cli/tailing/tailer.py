@@ -277,30 +277,41 @@ class Tailer:
         followed.seek(begin + data.rfind(b"\n") + 1)
 
     def _missed(self, followed: Followed) -> None:
-        """Note that a file's name leads to it no more; forget one that is nowhere."""
+        """Note that a file's name leads to it no more, and read what it gains all the same.
+
+        One that is nowhere is forgotten, and so is one whose inode another file has got.
+        """
         mark, first = followed.mark, followed.gone is None
         if first:
             followed.gone = time.monotonic()
-        elif followed.is_open or _is_at(mark, mark.at):
+        elif followed.is_open:
             return
-        self._dirty = True
         path = _found(mark)
+        self._dirty |= first or path != mark.at
         if path is not None:
             mark.at = path
-            status = _status(path)
-            if first and not followed.is_open and status and status.st_size > mark.offset:
-                followed.open(path)
-        elif not followed.is_open:
+        if followed.is_open:
+            return
+        status = None if path is None else _status(path)
+        if path is None or status is None:
             del self._files[mark.key]
+        elif status.st_size > mark.offset and followed.open(path) and followed.truncated():
+            followed.close()
+            del self._files[mark.key]
+            self._dirty = True
 
     def _restore(self, marks: Sequence[Mark]) -> None:
-        """Go on with the files of the notes, wherever they lie now."""
+        """Go on with the files of the notes, wherever they lie now.
+
+        One that no pattern names may have got the inode of one that was removed.
+        """
+        named = {(one.st_dev, one.st_ino) for one in map(_status, self._paths()) if one}
         for mark in marks:
             path = _found(mark)
             if path is None:
                 continue
             followed = Followed(mark, self._joining, self._pace)
-            if not followed.open(path):
+            if not followed.open(path) or (mark.key not in named and followed.truncated()):
                 continue
             if mark.copy:
                 followed.gone = time.monotonic()
@@ -324,10 +335,15 @@ def _goes_on(copy: Followed) -> bool:
 
 
 def _found(mark: Mark) -> str | None:
-    """Return where a file lies: where it lay, or under another name in that folder."""
+    """Return where a file lies: where it lay, or under another name in that folder.
+
+    A file of which nothing was accepted is known by its inode alone, so its name has to begin with
+    the one that it had.
+    """
     if _is_at(mark, mark.at):
         return mark.at
-    return next((path for path in _siblings(mark.at, named=False) if _is_at(mark, path)), None)
+    others = _siblings(mark.at, named=not mark.offset)
+    return next((path for path in others if _is_at(mark, path)), None)
 
 
 def _is_at(mark: Mark, path: str) -> bool:
