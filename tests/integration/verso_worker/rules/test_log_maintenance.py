@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
-from tests.integration.verso_worker.worker_parts import Stores, flip
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, flip
 from tests.wire import Item
 
 from verso_codecs.logs import blocks
@@ -19,7 +19,7 @@ from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_keeper.retention import Retention
 from verso_ledger.collections.logs import Logs
-from verso_worker.rules.logs import segments
+from verso_worker.rules.logs import scrub, segments
 
 DAY = 86_400.0
 LONG = b"2026-01-01T00:01:40Z a trace of java.lang.NullPointerException " + b"at f(X.java:7) " * 700
@@ -163,6 +163,21 @@ def test_a_scrub_counts_the_lines_and_bytes_that_it_decoded(logs: Stores) -> Non
     found = logs.scrub(NAME)
     assert (found["documents"], found["sound"]) == (2998, 2998)
     assert found["bytes"] == sum(map(len, rows)) - len(rows[100]) - len(rows[2500])
+
+
+def test_a_job_of_the_scrub_reads_a_part_of_the_lines(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verifying waits for it, and a worker that ends has it read again."""
+    ingest(logs, lines(9000))
+    monkeypatch.setattr(scrub, "LINES_OF_A_JOB", 4096)
+    found: list[dict[str, Any]] = []
+    first = 0
+    while first < BUCKETS:
+        found.append(logs.scrub(NAME, first=first, count=BUCKETS - first))
+        first += found[-1]["buckets"]
+    assert [one["sound"] for one in found] == [4096, 4096, 808]
+    assert first == BUCKETS
 
 
 def test_a_scrub_finds_a_damaged_text_among_lines_and_no_line_is_lost(logs: Stores) -> None:

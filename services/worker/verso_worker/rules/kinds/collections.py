@@ -85,6 +85,8 @@ class CollectionKinds:
             collection = collection_named(self.documents, name)
             if item.to is not None:
                 return SliceOutcome(Result([self.rules.scrub.copy(collection, item)]))
+            if collection.kind is CollectionKind.LOGS and item.since is None:
+                item = self.lines.maintenance.line_scrub.part(collection, item)
             found = self.rules.scrub.run(collection, item)
             if collection.kind is CollectionKind.LOGS:
                 self.lines.kernels.wait()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ from verso_worker.rules.ports.stores import Logs
 
 LISTED = 100
 """Most damaged blocks that one result names."""
+LINES_OF_A_JOB = 1 << 17
+"""Most lines of the buckets that one job checks, unless it is one bucket: some seconds of a core.
+Verifying shares its queue, and what a job has read is read again if the worker ends before it."""
 _TRIES = 3
 _log = logging.getLogger(__name__)
 
@@ -64,6 +67,21 @@ class LogScrub:
 
     store: LogStore
     management: LogManagement
+
+    def part(self, collection: Collection, asked: BucketRange) -> BucketRange:
+        """Return the first of some buckets: as many as have lines for one job, one at least."""
+        try:
+            log = self.store.open(collection.name, dim=collection.dim)
+        except RecordCorrupt:  # no line can be read
+            return asked
+        lines: Counter[int] = Counter()
+        for segment in log.every_segment():
+            lines[bucket_of(segment) % collection.buckets] += segment.lines
+        count, held = 1, lines[asked.first]
+        while count < asked.count and held + lines[asked.first + count] <= LINES_OF_A_JOB:
+            held += lines[asked.first + count]
+            count += 1
+        return replace(asked, count=count)
 
     def run(self, collection: Collection, asked: BucketRange) -> Scrubbed:
         """Check the segments of a range of buckets, and before the first one what all lines share.
