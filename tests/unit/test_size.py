@@ -24,7 +24,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     "shared/verso_client": 9_500,
     # with moves, partitions of both kinds, and protobuf that is counted before it is read
-    "services/gateway/verso_gateway": 17_450,
+    "services/gateway/verso_gateway": 17_470,
     "services/worker/verso_worker": 32_370,  # with cold storage that moves, shapes, words
     "services/keeper/verso_keeper": 2_760,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,

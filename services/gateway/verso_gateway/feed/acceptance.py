@@ -29,7 +29,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Kind, Queue, SliceSpec
 from verso_core.jobs.logs.lines import LINES_BYTES
-from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
+from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, reserve_all, slices_of
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_ledger import AsyncLedger, Ledgers, NewJob
@@ -365,18 +365,12 @@ class Acceptance:
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        places = await asyncio.gather(
-            *(
-                ledger.reserve(collection, stream.labels, len(stream.lines))
-                for (collection, _), stream in streams.items()
-            ),
-            return_exceptions=True,
-        )
+        places = await reserve_all(ledger, [(key[0], one) for key, one in streams.items()])
         slices: list[SliceSpec] = []
         identities: dict[str, list[bytes]] = {}
         faults: dict[StreamKey, VersoError] = {}
         for (key, stream), place in zip(streams.items(), places, strict=True):
-            if isinstance(place, VersoError) and not isinstance(place, LedgerUnavailable):
+            if isinstance(place, VersoError):
                 faults[key] = place
             elif isinstance(place, BaseException):
                 raise place

@@ -49,7 +49,7 @@ class Only:
 
     several = False
 
-    def __init__(self, ledger: Stuck | Crowded) -> None:
+    def __init__(self, ledger: Stuck | Crowded | Counting) -> None:
         self.home = ledger
 
 
@@ -99,6 +99,38 @@ def test_a_request_without_time_ends_alone() -> None:
         [drain] = asyncio.all_tasks() - {asyncio.current_task()}
         await drain
         assert await acceptance.accept("a", batch(), hold_s=1.0) == Accepted()
+
+    run_by_own_clock(run())
+
+
+class Counting:
+    """A ledger that counts how many calls of it are under way."""
+
+    name = "home"
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def reserve(self, *_: object) -> Reserved:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001)
+        self.now -= 1
+        return Reserved("1", 0, 0)
+
+
+def test_a_request_of_many_streams_leaves_connections_to_others() -> None:
+    async def run() -> None:
+        counting = Counting()
+        ledger: Any = Only(counting)
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
+        )
+        rows = [LogRecord(b"x", {"pod": str(n)}) for n in range(1000)]
+        made = batch_of(enumerate(rows), {"": "logs"}, arrived_ns=1)
+        assert await acceptance.accept("a", made, hold_s=1.0) == Accepted()
+        assert counting.most <= 32
 
     run_by_own_clock(run())
 

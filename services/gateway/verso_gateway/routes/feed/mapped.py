@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.feed import mapping
-from verso_gateway.feed.batch import StreamLines, batch_of, slices_of
+from verso_gateway.feed.batch import StreamLines, batch_of, reserve_all, slices_of
 from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
 from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
@@ -133,9 +132,11 @@ async def _job(
         CollectionBusy: the collection moves to another ledger, or has rolled over.
     """
     await writing.check_source(request, ledger, name, source)
-    places = await asyncio.gather(
-        *(ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
-    )
+    places = []
+    for place in await reserve_all(ledger, [(name, one) for one in streams]):
+        if isinstance(place, BaseException):
+            raise place
+        places.append(place)
     slices = [
         spec
         for stream, place in zip(streams, places, strict=True)
