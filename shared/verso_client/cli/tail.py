@@ -75,7 +75,7 @@ def tail(
                 send,
                 held,
                 host=name or socket.gethostname(),
-                labels={key: str(value) for key, value in sources.pairs(label).items()},
+                labels=sources.labels(label),
                 joining=joining,
                 from_end=from_end,
                 say=lambda text: typer.echo(text, err=True),

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from verso_client.cli.app import app
+from verso_client.cli.tailing.complete import CompleteFile
 from verso_client.cli.tailing.followed import Pace
-from verso_client.cli.tailing.joining import RECORD_BYTES, Joining
+from verso_client.cli.tailing.joining import RECORD_BYTES, REQUEST_RECORDS, Joining
 from verso_client.cli.tailing.notes import Notes
 from verso_client.cli.tailing.tailer import Tailer
 from verso_client.operations.lines import SourceLines
@@ -260,6 +263,39 @@ def test_files_may_be_followed_from_their_end(tmp_path: Path) -> None:
     assert sorted(platform.lines) == ["a new file", "line 5"]
 
 
+def test_a_second_start_leaves_nothing_out(tmp_path: Path) -> None:
+    platform, program = Platform(), Written(tmp_path)
+    program.write(5)
+    made, notes = tailer(platform, tmp_path, "*.log", from_end=True)
+    drained(made)
+    notes.close()
+    program.write(1)
+    (tmp_path / "new.log").write_text("a new file\n")
+    drained(tailer(platform, tmp_path, "*.log", from_end=True)[0])
+    assert sorted(platform.lines) == ["a new file", "line 5"]
+
+
+def test_a_label_has_the_value_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    class Made(Tailer):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            given.update(more["labels"])
+            self.stopped.set()
+
+    monkeypatch.setattr("verso_client.cli.tail.Tailer", Made)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    labels = ["version=1.10", "ready=true", 'shape="a"']
+    options = [part for label in labels for part in ("--label", label)]
+    notes = str(tmp_path / "notes.json")
+    result = CliRunner().invoke(app, ["tail", "none.log", "--notes", notes, *options])
+    assert result.exit_code == 0, result.output
+    assert [f"{name}={value}" for name, value in given.items()] == labels
+
+
 def test_two_tails_do_not_share_their_notes(tmp_path: Path) -> None:
     made, _ = tailer(Platform(), tmp_path, "app.log")
     assert made
@@ -334,3 +370,29 @@ def test_a_record_longer_than_a_text_is_cut(tmp_path: Path) -> None:
     records = list(Joining("^E").records(data))
     assert b"".join(records) + b"\n" == data
     assert [len(one) for one in records] == [RECORD_BYTES, 11]
+
+
+def test_a_line_longer_than_a_record_ends_the_record_before_it(tmp_path: Path) -> None:
+    platform, path = Platform(), tmp_path / "app.log"
+    made, _ = tailer(platform, tmp_path, "app.log", joining=Joining("^E", times=None))
+    data = b"E one\n" + b"x" * RECORD_BYTES + b"\nE two\n"
+    path.write_bytes(data)
+    drained(made)
+    rows = [json.loads(row)["text"] for body in platform.bodies for row in body.splitlines()]
+    assert rows == ["E one", "x" * RECORD_BYTES, "E two"]
+
+
+def test_a_request_has_no_more_records_than_a_gateway_takes(tmp_path: Path) -> None:
+    platform, path = Platform(), tmp_path / "app.log"
+    joining = Joining("^E", times=None)
+    data = b"E\n x\n" * (REQUEST_RECORDS + 10)
+    path.write_bytes(data)
+    drained(tailer(platform, tmp_path, "app.log", joining=joining)[0])
+    assert [body.count(b"\n") + 1 for body in platform.bodies] == [REQUEST_RECORDS, 10]
+    piped = list(joining.bodies([data]))
+    assert b"\n".join(piped) == b"\n".join(platform.bodies)
+    assert max(body.count(b"\n") + 1 for body in piped) == REQUEST_RECORDS
+    with path.open("rb") as file:
+        part = CompleteFile(file.fileno(), host="h", joining=joining).read(0)
+    assert part is not None
+    assert (part.body, part.end) == (platform.bodies[0], 5 * REQUEST_RECORDS)

@@ -44,6 +44,7 @@ class CompleteFile:
             return SourceLines(self._source, begin, begin + len(data), data)
         if begin + len(data) < size:
             data = data[: self._joining.last_begin(data)] or data
+        data = self._joining.first(data)
         rows = self._joining.rows(data)
         return SourceLines(self._source, begin, begin + len(data), rows, records=True)
 

@@ -171,7 +171,8 @@ class Followed:
         if self._joining is not None and data:
             quiet = finished or now - self._grown >= self._pace.wait_s
             if not (quiet and len(data) == left):
-                data = data[: self._joining.last_begin(data)] or self._too_long(data)
+                data = data[: self._joining.last_begin(data)] or self._too_long(data, left)
+            data = self._joining.first(data)
         if not data:
             return None
         end = offset + len(data)
@@ -191,9 +192,12 @@ class Followed:
                 return data  # a line without end: it is cut
             most *= 2
 
-    def _too_long(self, data: bytes) -> bytes:
-        """Return lines of a record that does not end, if they are as many as are sent at once."""
-        return data if len(data) >= RECORD_BYTES // 2 else b""
+    def _too_long(self, data: bytes, left: int) -> bytes:
+        """Return lines of a record that does not end, if they are as many as are sent at once.
+
+        They may be few if the line behind them is longer than a record.
+        """
+        return data if len(data) >= RECORD_BYTES // 2 or left >= RECORD_BYTES else b""
 
 
 def mark_of(path: str) -> Mark | None:

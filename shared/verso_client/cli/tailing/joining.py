@@ -14,6 +14,8 @@ from verso_core.texts import MAX_TEXT_BYTES
 
 RECORD_BYTES = MAX_TEXT_BYTES - 4096
 """Longest record; a longer one is cut, at a line end where there is one."""
+REQUEST_RECORDS = 100_000
+"""Most records of a request; a gateway takes twice as many by default."""
 
 
 class Joining:
@@ -46,6 +48,19 @@ class Joining:
                 found = place
             place += len(line)
         return found
+
+    def first(self, data: bytes) -> bytes:
+        """Return the first of whole lines, those of as many records as a request may have."""
+        if data.count(b"\n") < REQUEST_RECORDS:
+            return data
+        count = place = 0
+        for line in _lines(data):
+            if place and self.begins(line):
+                count += 1
+                if count == REQUEST_RECORDS:
+                    return data[:place]
+            place += len(line)
+        return data
 
     def records(self, data: bytes) -> Iterator[bytes]:
         """Yield the records of whole lines, each without its last line feed."""
@@ -82,10 +97,14 @@ class Joining:
             data = rest + part
             end = self.last_begin(data)
             rest = data[end:]
-            if end:
-                yield self.rows(data[:end])
-        if rest:
-            yield self.rows(rest)
+            yield from self._requests(data[:end])
+        yield from self._requests(rest)
+
+    def _requests(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            part = self.first(data)
+            yield self.rows(part)
+            data = data[len(part) :]
 
     def rows(self, data: bytes) -> bytes:
         """Return the records of whole lines as NDJSON, with the times of their first lines."""

@@ -79,9 +79,14 @@ class Notes:
         """Release the file."""
         os.close(self._lock)
 
+    @property
+    def are_new(self) -> bool:
+        """Whether there is no file yet."""
+        return not self._path.exists()
+
     def read(self) -> list[Mark]:
         """Return the marks; none where there is no file yet."""
-        if not self._path.exists():
+        if self.are_new:
             return []
         names = {one.name for one in fields(Mark)}
         try:

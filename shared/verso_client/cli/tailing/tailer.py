@@ -73,9 +73,8 @@ class Tailer:
         self._scanned = 0.0
         self._dirty = False
         self.stopped = threading.Event()
-        marks = notes.read()
-        self._from_end = from_end and not marks
-        self._restore(marks)
+        self._from_end = from_end and notes.are_new
+        self._restore(notes.read())
 
     def run(self) -> None:
         """Follow until stopped.
@@ -99,7 +98,8 @@ class Tailer:
         """
         if time.monotonic() - self._scanned >= self._pace.scan_s:
             self._scan()
-            self._from_end = False
+            if self._from_end:  # noted at once: another start is not the first one
+                self._from_end, self._dirty = False, True
         sent = self._round()
         self._save()
         return sent
