@@ -17,8 +17,8 @@ from verso_core.errors import (
     CollectionBusy,
     CollectionUnknown,
     PartitionMissing,
-    QueueFull,
     Unavailable,
+    VersoError,
 )
 from verso_core.jobs import Collection, Kind, NoItem, Queue
 from verso_core.jobs.collections import (
@@ -84,7 +84,7 @@ class Rollover:
     def step(self) -> int:
         """Run one round; return how many collections were taken on.
 
-        A collection whose ledgers do not answer waits, and the others are taken on.
+        A collection whose ledgers do not answer or are damaged waits; the others are taken on.
 
         Raises:
             LedgerUnavailable: the home ledger does not answer.
@@ -97,9 +97,11 @@ class Rollover:
             for work in (self._recover, self._advance, self._tidy):
                 try:
                     done += work(name, state)
-                except (Unavailable, QueueFull, CollectionUnknown) as error:
+                except VersoError as error:  # the others go on
                     about = {"collection": name, "code": error.code}
-                    _log.debug("rollover waits: %s", error.detail, extra=about)
+                    waits = isinstance(error, (Unavailable, CollectionUnknown))
+                    level = logging.DEBUG if waits else logging.WARNING
+                    _log.log(level, "rollover waits: %s", error.detail, extra=about)
         return done
 
     def _recover(self, name: str, state: Partitioned) -> bool:

@@ -25,6 +25,7 @@ from verso_keeper.retention import Retention
 from verso_keeper.rollover import SEEN_S
 from verso_ledger import NewJob
 from verso_ledger.epoch import EpochState
+from verso_ledger.keys import key
 
 
 @pytest.fixture
@@ -142,6 +143,26 @@ def test_a_rolled_partition_refuses_lines_and_takes_deletions(world: World) -> N
         world.home.jobs.accept(NewJob(Kind.INGEST_LINES, Queue.BULK, [spec], collection=own))
     [spec] = cut(Kind.DELETE, {"collection": own}, [Item({"id": "0:0"})])
     world.home.jobs.accept(NewJob(Kind.DELETE, Queue.BULK, [spec], collection=own))
+
+
+def test_damage_of_one_collection_keeps_no_other_from_rolling_over(world: World) -> None:
+    keeper = world.keeper()
+    client = world.home.moves.scripts.client
+    other = world.state.model_copy(update={"parts": (world.state.parts[0],)})
+    world.home.documents.collection_put(made("zz.0", {}))
+    world.home.logs.reserve("zz.0", {}, 1)
+    world.write()
+    world.now += SPAN_S
+    world.steps(keeper, 4)
+    uid = world.home.logs.state(f"{NAME}.0").uid
+    client.zadd(key("segments", uid), {b"damaged": 9e6})
+    part = world.state.parts[0].model_copy(update={"last": None})
+    damaged = world.state.model_copy(update={"parts": (part, *world.state.parts[1:])})
+    assert world.home.partitions.step(NAME, world.state, damaged)
+    client.hset(key("partitioned"), "zz", other.model_dump_json())
+    world.steps(keeper, 6)
+    assert world.home.partitions.all()["zz"].writing == 1
+    assert world.state.parts[0].last is None
 
 
 def test_an_empty_partition_does_not_roll_over(world: World) -> None:
