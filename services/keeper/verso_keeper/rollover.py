@@ -396,4 +396,5 @@ def settings_of(like: Collection, name: str, *, owner: str | None) -> Collection
         auto_fit=like.auto_fit,
         artifact=artifact_of(like.artifacts[0]) if like.artifacts else None,
         owner=owner,
+        space=like.space,
     )

@@ -27,7 +27,10 @@ from verso_core.jobs.models import (
     StrictModel,
     TextPolicy,
 )
+from verso_core.record import MAX_SLOT
 
+FREE_SLOT = ""
+"""What the artifact slot of a deleted generation holds."""
 MAX_PARTITIONS = 64
 """Most partitions of a collection."""
 _HASH_BITS = 64  # of an id, by which documents are spread
@@ -109,6 +112,19 @@ class Collection(StrictModel):
     auto_fit: bool = True
     partitions: int = Field(default=1, exclude=True, description="never stored: a ledger has one")
     parted: Partitioned | None = Field(default=None, exclude=True, description="likewise")
+
+    def uses_slot(self, slot: int) -> bool:
+        """Whether an artifact slot names a codec."""
+        return slot < len(self.artifacts) and self.artifacts[slot] != FREE_SLOT
+
+    def with_slot(self, codec: str) -> tuple[str, ...] | None:
+        """Return the slots with one for a codec: its own or a free one; None if all are used."""
+        if codec in self.artifacts:
+            return self.artifacts
+        if FREE_SLOT in self.artifacts:
+            slot = self.artifacts.index(FREE_SLOT)
+            return (*self.artifacts[:slot], codec, *self.artifacts[slot + 1 :])
+        return (*self.artifacts, codec) if len(self.artifacts) <= MAX_SLOT else None
 
 
 class Stage(StrEnum):
@@ -275,6 +291,7 @@ class CollectionParams(CollectionSettings):
 
     name: StoredName
     owner: str | None = None
+    space: str | None = Field(default=None, description="of a partition: that of its collection")
 
 
 class CollectionChange(StrictModel):

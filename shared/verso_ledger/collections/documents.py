@@ -128,6 +128,7 @@ class Documents:
         """Return the slot by which this collection's records name a codec, adding it if it is new.
 
         Raises:
+            CollectionBusy: all slots are in use, or it is being moved to another ledger.
             CollectionUnknown: there is no collection of this name.
         """
         while True:
@@ -135,8 +136,10 @@ class Documents:
             old = collection_rows.load(stored)
             if codec_id in old.artifacts:
                 return old.artifacts.index(codec_id)
-            new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
-            self._swapped(name, stored, new)
+            slots = old.with_slot(codec_id)
+            if slots is None:
+                raise CollectionBusy(f"all artifact slots of {name!r} are in use")
+            self._swapped(name, stored, old.model_copy(update={"artifacts": slots}))
 
     def collection_change(
         self, name: str, change: Callable[[Collection], Collection]

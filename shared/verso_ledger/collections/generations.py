@@ -7,16 +7,13 @@ from typing import cast
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind
 from verso_core.jobs import Collection
+from verso_core.jobs.collections import FREE_SLOT
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
-from verso_core.record import MAX_SLOT
 from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.documents import Documents
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
-
-_FREE = ""
-"""What the artifact slot of a deleted generation holds."""
 
 
 class Generations:
@@ -55,7 +52,7 @@ class Generations:
             fitting = old.fitting
             if any(one.id == generation.id for one in fitting.generations):
                 return True  # our own call, repeated
-            slots = _with(old.artifacts, generation.id)
+            slots = old.with_slot(generation.id)
             if fitting.number != number or slots is None:
                 return False
             canary = fitting.find(GenerationStage.CANARY)
@@ -126,7 +123,7 @@ class Generations:
         if generation not in old.artifacts:
             return False
         slot = old.artifacts.index(generation)
-        artifacts = (*old.artifacts[:slot], _FREE, *old.artifacts[slot + 1 :])
+        artifacts = (*old.artifacts[:slot], FREE_SLOT, *old.artifacts[slot + 1 :])
         left = tuple(one for one in old.fitting.generations if one.id != generation)
         fitting = old.fitting.model_copy(update={"generations": left})
         new = old.model_copy(update={"artifacts": artifacts, "fitting": fitting})
@@ -153,11 +150,3 @@ class Generations:
         if row is None:
             raise CollectionUnknown(f"no collection is named {name[:64]!r}")
         return cast("bytes", row)
-
-
-def _with(artifacts: tuple[str, ...], generation: str) -> tuple[str, ...] | None:
-    """Return the slots with one for a generation, a free one or a new one; None if all are used."""
-    if _FREE in artifacts:
-        slot = artifacts.index(_FREE)
-        return (*artifacts[:slot], generation, *artifacts[slot + 1 :])
-    return (*artifacts, generation) if len(artifacts) <= MAX_SLOT else None

@@ -22,7 +22,7 @@ from verso_core.errors import CollectionBusy
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.collections import MAX_TIME_PARTITIONS, Stage, TimePart
 from verso_keeper.retention import Retention
-from verso_keeper.rollover import SEEN_S
+from verso_keeper.rollover import SEEN_S, settings_of
 from verso_ledger import NewJob
 from verso_ledger.epoch import EpochState
 from verso_ledger.keys import key
@@ -297,3 +297,8 @@ def test_gateways_stop_to_ask_a_partition_before_it_is_deleted(world: World) -> 
     keeper.step()
     assert world.state.numbers == (1,)
     assert world.where(f"{NAME}.0") is None
+
+
+def test_a_new_partition_is_asked_for_in_the_space_of_the_one_before() -> None:
+    like = made("logs.0", {})
+    assert settings_of(like, "logs.1", owner=None).space == like.space

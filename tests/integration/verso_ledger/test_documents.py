@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from verso_core.errors import CollectionExists, CollectionUnknown, VersoError
+from verso_core.errors import CollectionBusy, CollectionExists, CollectionUnknown, VersoError
 from verso_core.jobs import Collection, Kind, Precision, Queue, Status
-from verso_core.record import Entry, Flag
+from verso_core.record import MAX_SLOT, Entry, Flag
 from verso_ledger import (
     Commit,
     DocumentDelete,
@@ -358,6 +358,17 @@ def test_artifact_slots_are_given_in_order_and_never_change(store: Ledger) -> No
     assert store.documents.collection("c").artifacts == ("a", "b", "c")
     with pytest.raises(CollectionUnknown):
         store.documents.collection_artifact("none", "a")
+
+
+def test_a_free_artifact_slot_is_given_again_and_no_more_than_there_are(store: Ledger) -> None:
+    names = ["a", *(f"codec{n}" for n in range(MAX_SLOT))]
+    assert [store.documents.collection_artifact("c", name) for name in names] == [*range(32)]
+    with pytest.raises(CollectionBusy):
+        store.documents.collection_artifact("c", "one more")
+    freed = (*names[:7], "", *names[8:])
+    store.documents.collection_change("c", lambda old: old.model_copy(update={"artifacts": freed}))
+    assert store.documents.collection_artifact("c", "one more") == 7
+    assert store.documents.collection_artifact("c", names[8]) == 8
 
 
 def test_a_deleted_collection_is_gone_at_once_and_swept_later(

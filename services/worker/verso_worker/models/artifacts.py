@@ -159,13 +159,14 @@ class ArtifactStore:
     def writing(self, collection: Collection) -> Model:
         """Return the artifact that writes into a collection.
 
-        It is the current one if the collection is of its space, otherwise the one that wrote last.
+        It is the current one if the collection is of its space and has an artifact slot for it,
+        otherwise the one that wrote last.
         """
         model = self.current()
-        if model.space == collection.space:
+        if model.space == collection.space and collection.with_slot(model.codec) is not None:
             return model
-        last = next(name for name in reversed(collection.artifacts) if name)
-        return self.get(artifact_of(last))
+        known = (artifact_of(name) for name in reversed(collection.artifacts) if name)
+        return self.get(next(name for name in known if collection.with_slot(name) is not None))
 
     def named(self, name: str | None) -> Model:
         """Return the artifact that serves under a name, or has a codec id; None is the current one.

@@ -48,9 +48,10 @@ class WithCanary:
         return self.artifacts.get(self.codec)
 
     def writing(self, collection: Collection) -> Model:
-        """Return the canary, or the usual writer if the collection is of another space."""
+        """Return the canary, or the usual writer of a collection that cannot take it."""
         model = self.current()
-        return model if model.space == collection.space else self.artifacts.writing(collection)
+        writes = model.space == collection.space and collection.with_slot(model.codec) is not None
+        return model if writes else self.artifacts.writing(collection)
 
     def named(self, name: str | None) -> Model:
         """Return the artifact that serves under a name; None is the canary."""

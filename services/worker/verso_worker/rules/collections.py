@@ -9,7 +9,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupported, RequestInvalid
+from verso_core.errors import (
+    CollectionExists,
+    CollectionUnknown,
+    KindUnsupported,
+    ModelUnknown,
+    RequestInvalid,
+)
 from verso_core.jobs import Collection, CollectionKind, Precision, SearchMode, TextPolicy
 from verso_core.jobs.collections import (
     MAX_INDEXES,
@@ -22,7 +28,7 @@ from verso_core.jobs.collections import (
 from verso_core.jobs.fitting import GenerationState, artifact_of
 from verso_core.jobs.statistics import CodecShare, Kept, Statistics
 from verso_worker.records.points import Sizes
-from verso_worker.rules.ports.models import Models
+from verso_worker.rules.ports.models import Model, Models
 from verso_worker.rules.ports.stores import Documents, Vectors
 
 
@@ -67,7 +73,7 @@ class Collections:
             raise KindUnsupported(
                 "expected text_policy patch for a collection of kind logs: lines are kept in blocks"
             )
-        model = self.models.named(request.artifact)
+        model = self._model(request)
         known = self.documents.collections().get(request.name)
         if known is not None:
             if request.artifact is not None and known.space != model.space:
@@ -123,6 +129,23 @@ class Collections:
             self.documents.collection(name)
         except CollectionUnknown:
             self.vectors.drop(name)
+
+    def _model(self, request: CollectionParams) -> Model:
+        """Return the artifact that makes a collection's vectors.
+
+        A new partition is of its collection's space, whose first artifact may serve no more.
+
+        Raises:
+            ModelUnknown: no artifact serves under the name that is given.
+        """
+        if request.space is not None and self.models.current().space == request.space:
+            return self.models.current()
+        try:
+            return self.models.named(request.artifact)
+        except ModelUnknown:
+            if request.space is None or request.artifact is None:
+                raise
+            return self.models.get(request.artifact)
 
     def _make_room(self, collection: Collection) -> None:
         self.vectors.create(

@@ -135,6 +135,8 @@ class Migrate:
         in_place = source.space == model.space and wanted == source
         if in_place and source.artifacts == (model.codec,) and not _is_log(source):
             raise MigrationRefused(f"{name!r} is all of codec {model.codec} already")
+        if in_place and source.with_slot(model.codec) is None:
+            raise MigrationRefused(f"all artifact slots of {name!r} are in use; name one of them")
         target, room = (None, "") if in_place else self._target(wanted, model)
         state = Migration(
             collection=name,

@@ -189,7 +189,9 @@ class Reader:
         self, collection: Collection, slot: int, wanted: Sequence[Chunk]
     ) -> list[bytes | VersoError]:
         """Read chunks that the artifact in one slot of the collection wrote."""
-        if slot >= len(collection.artifacts) or not collection.artifacts[slot]:
+        if not collection.uses_slot(slot):  # maybe since the job of this reader began
+            collection = self.documents.collection(collection.name)
+        if not collection.uses_slot(slot):
             fault = f"expected an artifact slot < {len(collection.artifacts)} in use, got {slot}"
             return [RecordCorrupt(fault)] * len(wanted)
         try:

@@ -332,7 +332,7 @@ class Scrub:
         if kept is None or len(kept) != entry.size_bytes or not slots:
             return None
         [(slot, _)] = slots.most_common(1)
-        if slot >= len(collection.artifacts) or not collection.artifacts[slot]:
+        if not collection.uses_slot(slot):
             return None
         chunks = self.models.get(artifact_of(collection.artifacts[slot])).cutter.cut(kept)
         key = bytes.fromhex(collection.checksum_key)

@@ -29,11 +29,11 @@ from tests.integration.verso_worker.worker_parts import (
 from tests.wire import Item, cut
 
 from verso_core import manifest
-from verso_core.errors import CollectionUnknown, MigrationRefused
-from verso_core.jobs import CodecPolicy, Kind, Precision, Queue, Status, read_slice
+from verso_core.errors import CollectionUnknown, MigrationRefused, ModelUnknown
+from verso_core.jobs import CodecPolicy, CollectionKind, Kind, Precision, Queue, Status, read_slice
 from verso_core.jobs.collections import CollectionChangeParams, CollectionParams
 from verso_core.jobs.migrate import Migration, Stage
-from verso_core.record import Codec, Entry, Flag
+from verso_core.record import MAX_SLOT, Codec, Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.connection import connect
@@ -538,3 +538,62 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
     with pytest.raises((MigrationRefused, CollectionUnknown)):
         moving.pipeline._management.migrate.remove("coded")
     assert Entry.unpack(moving.ledger.documents.entry("coded", ["short"])["short"]).records
+
+
+@pytest.fixture
+def promoted(model_store: ArtifactStore, others: dict[str, str]) -> Iterator[str]:
+    """Let the other artifact of the same space serve; return its codec id."""
+    mine, codec = model_store.current().codec, others["codec"]
+    model_store.get(codec)
+    model_store.serve(codec)
+    yield codec
+    model_store.serve(mine)
+
+
+def test_an_artifact_without_a_free_slot_leaves_writing_to_the_one_before(
+    moving: Moving, promoted: str
+) -> None:
+    [first] = moving.ledger.documents.collections()["coded"].artifacts
+    full = (first, *(f"{first}.{n}" for n in range(MAX_SLOT)))
+    moving.ledger.documents.collection_change(
+        "coded", lambda old: old.model_copy(update={"artifacts": full})
+    )
+    moving.fill(TEXTS, "coded")
+    moving.holds(TEXTS)
+    assert moving.ledger.documents.collections()["coded"].artifacts == full
+    assert moving.begin() is Status.FAILED
+    free = (*full[:5], "", *full[6:])
+    moving.ledger.documents.collection_change(
+        "coded", lambda old: old.model_copy(update={"artifacts": free})
+    )
+    moving.fill(TEXTS, "coded")
+    moving.holds(TEXTS)
+    assert moving.ledger.documents.collections()["coded"].artifacts[5] == promoted
+
+
+def test_a_record_in_a_slot_that_came_since_a_read_began_is_read(
+    moving: Moving, promoted: str
+) -> None:
+    before = moving.ledger.documents.collections()["coded"]
+    moving.fill(TEXTS, "coded")
+    after = moving.ledger.documents.collections()["coded"]
+    assert after.artifacts == (*before.artifacts, promoted)
+    found = moving.pipeline._records.reader.texts(before, list(TEXTS))
+    assert {name: one[1] for name, one in found.items() if isinstance(one, tuple)} == TEXTS
+
+
+def test_a_partition_is_made_in_its_collections_space_whatever_serves(
+    moving: Moving, others: dict[str, str], promoted: str
+) -> None:
+    """The artifact that made the partitions before serves no more, or none of their space."""
+    [first] = moving.ledger.documents.collections()["coded"].artifacts
+    own = moving.ledger.documents.collections()["coded"].space
+    wanted = {"kind": CollectionKind.LOGS, "artifact": first}
+    with pytest.raises(ModelUnknown):
+        moving.pipeline.create_collection(CollectionParams(name="logs", **wanted))
+    made = moving.pipeline.create_collection(CollectionParams(name="logs.1", space=own, **wanted))
+    assert (made.space, made.artifacts) == (own, (promoted,))
+    other = moving.pipeline._management.fit.models.get(others["space"]).space
+    wanted["artifact"] = others["space"]
+    made = moving.pipeline.create_collection(CollectionParams(name="logs.2", space=other, **wanted))
+    assert (made.space, made.artifacts) == (other, (others["space"],))
