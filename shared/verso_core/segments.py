@@ -78,12 +78,30 @@ class SegmentWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """What blocks were coded by, as their writer has read it: without it they cannot be read.
+
+    Attributes:
+        shapes: length of the list of packed shapes.
+        last: how the last of them ends.
+        generation: of the tables; 0 if none are needed.
+        tables: how they end.
+    """
+
+    shapes: int = 0
+    last: bytes = b""
+    generation: int = 0
+    tables: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class LinesWrite:
     """Segments that are committed with a slice; ``uid`` is that of their collection's lines."""
 
     collection: str
     uid: str
     segments: Sequence[SegmentWrite]
+    basis: Basis = Basis()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +143,7 @@ class LogState:
         text_bytes: bytes of text in blocks, without that of deleted lines.
         segment_bytes: bytes of all segments.
         cold_bytes: bytes of blocks in cold storage.
+        newest: member of the segment that was written last.
     """
 
     uid: str
@@ -140,6 +159,7 @@ class LogState:
     segment_bytes: int = 0
     cold_bytes: int = 0
     vectors: str = ""
+    newest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

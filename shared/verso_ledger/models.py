@@ -344,6 +344,8 @@ class Commit(StrEnum):
     """Another attempt or a cancel took the slice over: nothing was changed."""
     SEALED = "sealed"
     """A migration takes no more commits into this collection: the work must be done again."""
+    BEHIND = "behind"
+    """The ledger lacks what lines were coded by: the work must be done again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs.collections import STREAMS, collection_of_partition
 from verso_core.segments import (
+    Basis,
     LinesDelete,
     LinesWrite,
     LogState,
@@ -119,11 +120,16 @@ def reserved(reply: Any) -> Reserved:
 
 def write_args(lines: LinesWrite) -> list[scalars.Arg]:
     """Return the arguments that ``put_segments`` in ``segments.lua`` reads."""
-    args: list[scalars.Arg] = [len(lines.segments), lines.collection, lines.uid]
+    args = [len(lines.segments), lines.collection, lines.uid, *_basis_args(lines.basis)]
     for one in lines.segments:
         place = one.segment
         args += [place.stream, place.first, place.pack(), place.lines, one.text_bytes, one.data]
     return args
+
+
+def _basis_args(basis: Basis) -> list[scalars.Arg]:
+    """Return the arguments that ``has_basis`` in ``segments.lua`` reads."""
+    return [basis.shapes, basis.last, basis.generation, basis.tables]
 
 
 class Logs:
@@ -176,6 +182,7 @@ class Logs:
             segment_bytes=number.get("bytes", 0),
             cold_bytes=number.get("cold", 0),
             vectors=own,
+            newest=newest[0][0] if newest else b"",
         )
 
     def streams(self, uid: str) -> dict[int, dict[str, str]]:
@@ -198,15 +205,25 @@ class Logs:
             return cast("list[bytes]", self._redis.lrange(key(kind, uid), first, -1))
 
     def append(
-        self, collection: str, uid: str, kind: ListKind, *, known: int, rows: Sequence[bytes]
+        self,
+        collection: str,
+        uid: str,
+        kind: ListKind,
+        *,
+        known: int,
+        last: bytes = b"",
+        rows: Sequence[bytes],
     ) -> bool:
         """Append to a list if it still has ``known`` elements; return whether it had.
+
+        ``last``: how the last of them ends.
 
         Raises:
             CollectionUnknown: the collection is gone.
             LedgerBehind: the ledger is read-only.
         """
-        return _checked(self._run("log_append", [collection, uid, kind, known, *rows])) == "done"
+        args: list[scalars.Arg] = [collection, uid, kind, known, last, *rows]
+        return _checked(self._run("log_append", args)) == "done"
 
     def tables(self, uid: str) -> dict[int, bytes]:
         """Return the fitted tables by generation."""
@@ -274,7 +291,9 @@ class Logs:
         uid: str,
         old: Sequence[tuple[Segment, bytes]],
         new: Sequence[tuple[Segment, bytes, bytes]],
-    ) -> bool:
+        *,
+        basis: Basis,
+    ) -> bool | None:
         """Replace segments by others of the same lines.
 
         Args:
@@ -282,16 +301,19 @@ class Logs:
             uid: of the collection.
             old: segments, and the bitmap of deleted lines of each.
             new: segments, their data and bitmaps.
+            basis: what the new ones were coded by.
 
         Returns:
-            Whether they were replaced: False if one has changed meanwhile.
+            Whether they were replaced: False if one has changed meanwhile, None if the ledger lacks
+            what the new ones were coded by.
         """
-        args: list[scalars.Arg] = [collection, uid, len(old), len(new)]
+        args: list[scalars.Arg] = [collection, uid, len(old), len(new), *_basis_args(basis)]
         for one, bitmap in old:
             args += [one.stream, one.first, one.pack(), bitmap]
         for one, data, bitmap in new:
             args += [one.stream, one.first, one.pack(), data, bitmap]
-        return _checked(self._run("segments_swap", args)) == "done"
+        word = _checked(self._run("segments_swap", args))
+        return None if word == "behind" else word == "done"
 
     def delete(self, collection: str, uid: str, lines: Sequence[LinesDelete]) -> int | None:
         """Delete lines; return how many, None if a segment or a bitmap was replaced meanwhile.

@@ -31,6 +31,8 @@ if segments > 0 then
   local own = ARGV[segments_at + 1]
   local mark = redis.call('HGET', K.uids, own) or 'gone:' .. own
   if redis.call('SISMEMBER', K.sealed, mark) == 1 or shut('o:' .. own, true) then return 'sealed' end
+  local uid = ARGV[segments_at + 2]
+  if lines_uid(own) == uid and not has_basis(uid, segments_at + 3) then return 'behind' end
 end
 if #writes + segments > 0 and not numbered(sid, s) then
   make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")

@@ -56,13 +56,25 @@ local function take_segment(uid, stream, first, member)
   log_add(uid, 'r', 1)
 end
 
--- Writes the segments of a slice: own name, uid, then for each: stream, first number, member, lines, bytes of
--- text, data. What was asked of a collection that is gone, or of an earlier one of its name, is dropped.
+-- Whether the last bytes of a value are these, those of a CRC; '' is no condition.
+local function ends_with(value, last) return last == '' or string.sub(value or '', -#last) == last end
+
+-- Whether a collection has what blocks were coded by. ARGV from `at` on: how many elements its list of shapes had, how
+-- the last of them ends, generation of the tables ('0': none are needed), how they end. A ledger that went back, as a
+-- replica that took over may, has not what a worker knows that read it before.
+local function has_basis(uid, at)
+  local n = tonumber(ARGV[at])
+  if n > 0 and not ends_with(redis.call('LINDEX', K.shapes .. uid, n - 1), ARGV[at + 1]) then return false end
+  return ARGV[at + 2] == '0' or ends_with(redis.call('HGET', K.fitted .. uid, ARGV[at + 2]), ARGV[at + 3])
+end
+
+-- Writes the segments of a slice: own name, uid, four of has_basis, then for each: stream, first number, member, lines,
+-- bytes of text, data. What was asked of a collection that is gone, or of an earlier one of its name, is dropped.
 local function put_segments(at, count)
   local uid = ARGV[at + 2]
   if lines_uid(ARGV[at + 1]) ~= uid then return end
   for i = 0, count - 1 do
-    local b = at + 3 + i * 6
+    local b = at + 7 + i * 6
     put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 5])
     log_add(uid, 'lines', ARGV[b + 3])
     log_add(uid, 'text', ARGV[b + 4])

@@ -183,6 +183,11 @@ class Executor:
         if commit is Commit.SEALED:
             self._ledger.leases.release(lease, delay_s=_RETRY_S)
             return "retried"
+        if commit is Commit.BEHIND:
+            _log.warning("the ledger lacks what lines were coded by: they are coded again")
+            self._pipeline.forget_lines(outcome.collection)
+            self._ledger.leases.release(lease)
+            return "retried"
         self._metrics.result(lease.kind, outcome.result)
         self._metrics.written(outcome.writes)
         if lease.kind in (Kind.EMBED, Kind.INGEST, Kind.INGEST_LINES) and outcome.result.ok:

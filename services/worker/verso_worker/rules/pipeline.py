@@ -194,6 +194,10 @@ class Pipeline:
         """
         return self._management.collections.create(params)
 
+    def forget_lines(self, collection: str) -> None:
+        """Have what is known of a log collection, by its own name, read again from the ledger."""
+        self._lines.management.store.forget(collection)
+
     def ensure_indexes(self) -> None:
         """Ask again for the indexes of all collections: a store may have deferred some."""
         self._management.collections.ensure_indexes()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
-from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, flip
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, flip, garble
 from tests.wire import Item
 
 from verso_codecs.logs import blocks
@@ -20,6 +20,7 @@ from verso_core.jobs.collections import CollectionParams
 from verso_keeper.retention import Retention
 from verso_ledger.collections.logs import Logs
 from verso_worker.rules.logs import scrub, segments
+from verso_worker.rules.logs.reading import Batch, LineReader
 
 DAY = 86_400.0
 LONG = b"2026-01-01T00:01:40Z a trace of java.lang.NullPointerException " + b"at f(X.java:7) " * 700
@@ -192,3 +193,60 @@ def test_a_scrub_finds_a_damaged_text_among_lines_and_no_line_is_lost(logs: Stor
     assert logs.read("0:99", "0:100", "0:101", collection=NAME) == [
         rows[99], RecordCorrupt.code, rows[101],
     ]  # fmt: skip
+
+
+def test_a_text_that_does_not_read_back_is_written_again_with_its_labels_and_time(
+    logs: Stores,
+) -> None:
+    ingest(logs, text_of(mixed()), verify=False, host="a")
+    name = "0:100"
+    before = logs.vectors.payloads(NAME, logs.points(name, NAME))
+    logs.alter(name, garble, NAME)
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    assert logs.read(name, collection=NAME) == [LONG]
+    after = logs.vectors.payloads(NAME, logs.points(name, NAME))
+    assert [*after.values()] == [*before.values()]
+    assert {one["m"]["host"] for one in after.values()} == {"a"}
+
+
+@pytest.fixture
+def merging(logs: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a worker merge small segments as soon as another has listed them to read them."""
+    read = LineReader.batch
+
+    def batch(self: LineReader, *args: Any, **options: Any) -> Batch | None:
+        with monkeypatch.context() as patched:
+            patched.setattr(LineReader, "batch", read)
+            logs.pipeline._lines.management.merge(logs.ledger.documents.collection(NAME))
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(LineReader, "batch", batch)
+
+
+@pytest.mark.usefixtures("merging")
+def test_lines_that_are_merged_while_they_are_listed_are_all_listed(logs: Stores) -> None:
+    for start in (0, 100, 200):
+        ingest(logs, lines(100, start=start), verify=False, host="a")
+    asked: dict[str, Any] = {"collection": NAME, "filter": {"field": "time", "gte": START + 150}}
+    _, [page] = logs.do(Kind.LIST, asked | {"limit": 200}, [Item({})])
+    assert [one["id"] for one in page.items[0]["documents"]] == [f"0:{n}" for n in range(150, 300)]
+
+
+@pytest.mark.usefixtures("merging")
+def test_lines_that_are_merged_while_they_are_counted_are_all_counted(logs: Stores) -> None:
+    for start in (0, 100, 200):
+        ingest(logs, lines(100, start=start), verify=False, host="a")
+    asked = {"collection": NAME, "contains": "a"}
+    _, [found] = logs.do(Kind.VOLUME, asked, [Item({})], queue=Queue.INTERACTIVE)
+    assert found.items[0]["lines"] == 300
+
+
+@pytest.mark.usefixtures("merging")
+def test_lines_that_are_merged_while_a_filter_is_asked_are_all_deleted(logs: Stores) -> None:
+    for start in (0, 100, 200):
+        ingest(logs, lines(100, start=start), verify=False, host="a")
+    asked = {"collection": NAME, "filter": {"field": "time", "gte": START + 150, "lt": START + 180}}
+    status, _ = logs.do(Kind.DELETE_MATCHING, asked, [Item({"part": 0, "parts": 1})])
+    assert status is Status.SUCCEEDED
+    rows = [row for start in (0, 100, 200) for row in lines(100, start=start).splitlines()]
+    assert raw(logs) == text_of([*rows[:150], *rows[180:]])

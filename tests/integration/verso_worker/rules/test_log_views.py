@@ -218,3 +218,26 @@ def test_statements_that_are_new_since_a_time(logs: Stores, ask: Callable[..., A
     early = {"start_ns": since - SECOND, "end_ns": since + SECOND}
     [same] = ask(Kind.STATEMENTS, new_since_ns=since, **early)["statements"]
     assert same["id"] == new["id"]
+
+
+def test_a_block_of_lines_without_a_time_has_that_of_the_line_before(
+    logs: Stores, ask: Callable[..., Asked]
+) -> None:
+    """A trace may be longer than a block, and lines may have come long after their times."""
+    trace = [f"    at app.Main.step{n % 5}(Main.java:{n})".encode() for n in range(4 * 128 - 180)]
+    dated = [
+        b"2020-02-%02dT10:00:00Z z app: failed at step %d" % (1 + n // 20, n) for n in range(300)
+    ]
+    rows = [*dated[:180], *trace, *dated[180:]]
+    ingest(logs, b"".join(row + b"\n" for row in rows), host="trace")
+    where = {"filter": {"field": "host", "eq": "trace"}}
+    at = Counter(seconds(row["time"]) // 86400 * 86400 for row in rows_of(logs, where))
+    for kind in (Kind.VOLUME, Kind.STATEMENTS):
+        found = ask(kind, interval_s=86_400.0, **where)
+        counts = [found["counts"]] if kind is Kind.VOLUME else [
+            one["counts"] for one in found["statements"]
+        ]  # fmt: skip
+        summed = dict(zip(found["starts"], map(sum, zip(*counts, strict=True)), strict=True))
+        assert summed == at
+    last = max(one["last_seen"] for one in ask(Kind.STATEMENTS, **where)["statements"])
+    assert last == max(seconds(row["time"]) for row in rows_of(logs, where))

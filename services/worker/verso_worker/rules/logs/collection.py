@@ -14,10 +14,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verso_codecs.logs.headers import message
 from verso_codecs.logs.shapes import Shapes, masked
@@ -25,7 +23,7 @@ from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
 from verso_core.jobs.logs.records import is_marked, public
-from verso_core.segments import LogState, Segment
+from verso_core.segments import Basis, LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.cold.storage import ColdStorage
@@ -33,7 +31,7 @@ from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
 from verso_worker.rules.logs.cold import ColdSegments
 from verso_worker.rules.logs.conditions import Source
-from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, View
+from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, Statements, View
 from verso_worker.rules.ports.stores import Logs
 
 _HASH_BYTES = 8
@@ -46,42 +44,6 @@ _SIMILAR, _WORDS = 0.8, 16
 
 Encode = Callable[[Sequence[bytes]], Vector]
 """Returns the unit vectors of texts. Shape: (texts, dim)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Statements:
-    """The templates of a collection as one moment knows them.
-
-    Attributes:
-        texts: the templates, each once.
-        of_shape: number of the template of each shape. Shape: (shapes,).
-        vectors: of the templates; zeros where one is missing. Shape: (templates, dim).
-    """
-
-    texts: list[str]
-    of_shape: NDArray[np.int64]
-    vectors: Vector
-
-    def names(self) -> NDArray[np.int64]:
-        """Return the least number of each template's shapes, which stays. Shape: (templates,)."""
-        found = np.full(len(self.texts), np.iinfo(np.int64).max)
-        np.minimum.at(found, self.of_shape, np.arange(len(self.of_shape)))
-        return found
-
-    def numbered(self, shape: int) -> int:
-        """Return the template of the shape of a number; -1 if there is none."""
-        return int(self.of_shape[shape]) if shape < len(self.of_shape) else -1
-
-    def chosen(self, name: str | None, template: str | None) -> int | None:
-        """Return the template of a statement by its id or its text; None if neither is given.
-
-        -2 stands for one that there is not.
-        """
-        if name is not None:
-            return self.numbered(int(name))
-        if template is None:
-            return None
-        return self.texts.index(template) if template in self.texts else -2
 
 
 class LogCollection:
@@ -102,9 +64,12 @@ class LogCollection:
         self._encoding = threading.Lock()
         self.shapes = Shapes()
         self.state = LogState(uid)
+        self.lost = False
         self._logs = logs
         self._dim = dim
         self._packed_shapes = 0
+        self._last_shapes = b""
+        self._ends: dict[int, bytes] = {0: b""}
         self._read_vectors = 0
         self._vectors: dict[bytes, bytes] = {}
         self._miner = Miner(similar=_SIMILAR, words=_WORDS)
@@ -124,16 +89,30 @@ class LogCollection:
         """Read what came since the last call."""
         state = self._logs.state(self.name) if state is None else state
         with self.lock:
-            old, first = self.state, self.state.written == 0
-            if state.shapes > self._packed_shapes:
+            old = self.state
+            if state.written < old.written and state.removed == old.removed:
+                state = self._logs.state(self.name)  # another thread's may have been read later
+            if state.shapes != self._packed_shapes:
                 self._read_shapes()
             if state.statements > self._read_vectors:
                 self._read_statements(state)
-            if state.removed != old.removed or first:
+            members = self._written_since(old, state)
+            if members is None:
+                if state.removed <= old.removed:  # the ledger went back: streams may be others
+                    self._streams = {}
                 self._list_segments(self._logs.segments(self.uid), whole=True)
-            elif state.written > old.written:
-                self._list_segments(self._logs.segments(self.uid, after=old.written), whole=False)
+            elif members:
+                self._list_segments(members, whole=False)
             self.state = state  # only now: what could not be read is read again
+
+    def _written_since(self, old: LogState, state: LogState) -> Sequence[bytes] | None:
+        """Return the members of new segments; None if ones that are known may be gone."""
+        if state.removed != old.removed:
+            return None
+        if (state.written, state.newest) == (old.written, old.newest):
+            return ()
+        rows = self._logs.segments(self.uid, after=old.written - 1)
+        return rows[1:] if rows[:1] == [old.newest] else None
 
     def number(self, rows: Sequence[bytes]) -> list[int]:
         """Return the numbers of shapes; those that the ledger does not know are added to it.
@@ -147,10 +126,13 @@ class LogCollection:
                 if not new:
                     return [self.shapes.find(row) for row in rows]
                 packed = crc.closed(self.shapes.pack_rows(new))
-                known = self._packed_shapes
-                if self._logs.append(self.name, self.uid, "shapes", known=known, rows=[packed]):
+                known, last = self._packed_shapes, self._last_shapes
+                if self._logs.append(
+                    self.name, self.uid, "shapes", known=known, last=last, rows=[packed]
+                ):
                     self.shapes.extend(new)
                     self._packed_shapes += 1
+                    self._last_shapes = _end_of(packed)
                 else:
                     self._read_shapes()
         raise LedgerUnavailable("other workers number shapes all the while")
@@ -202,6 +184,45 @@ class LogCollection:
             self._logs.put_tables(self.name, self.uid, tables.generation, packed)
             self._read_tables(None)
 
+    def basis(self, tables: Tables) -> Basis:
+        """Return what blocks are coded by: the shapes that are known, and these tables."""
+        with self.lock:
+            end = self._ends[tables.generation]
+            return Basis(self._packed_shapes, self._last_shapes, tables.generation, end)
+
+    def swap(
+        self,
+        old: Sequence[tuple[Segment, bytes]],
+        new: Sequence[tuple[Segment, bytes, bytes]],
+        tables: Tables,
+    ) -> bool:
+        """Replace segments by others of the same lines; return whether they were unchanged.
+
+        Args:
+            old: segments, and the bitmap of deleted lines of each.
+            new: segments, their data and bitmaps.
+            tables: that the new ones were coded with.
+
+        Raises:
+            LedgerUnavailable: the ledger lacks what they were coded by.
+        """
+        done = self._logs.swap(self.name, self.uid, old, new, basis=self.basis(tables))
+        if done is None:
+            raise self._went_back()
+        return done
+
+    def check(self) -> None:
+        """Check that the ledger has the shapes and the tables that are known.
+
+        Raises:
+            LedgerUnavailable: it lacks some, as one does that went back.
+        """
+        with self.lock:
+            self._read_shapes()
+            rows = self._logs.tables(self.uid)
+            if any(_end_of(rows.get(n, b"")) != end for n, end in self._ends.items() if n):
+                raise self._went_back()
+
     @property
     def fitted(self) -> tuple[int, int]:
         """The newest generation, and how many lines the collection had when it was fitted."""
@@ -251,7 +272,7 @@ class LogCollection:
     def view(self) -> View:
         """Return which statements and values occur in which segments."""
         with self.lock:
-            version = self.state.written, self.state.removed
+            version = self.state.written, self.state.removed, self.state.newest
             segments = self.every_segment()
         return self._index.view(segments, version=version)
 
@@ -323,12 +344,22 @@ class LogCollection:
         self._by_stream = dict(by_stream)
 
     def _read_shapes(self) -> None:
-        for packed in self._logs.rows(self.uid, "shapes", first=self._packed_shapes):
+        known = self._packed_shapes
+        rows = self._logs.rows(self.uid, "shapes", first=max(0, known - 1))
+        if known and [_end_of(row) for row in rows[:1]] != [self._last_shapes]:
+            raise self._went_back()
+        for packed in rows[1 if known else 0 :]:
             try:
                 self.shapes.extend(self.shapes.unpack(crc.opened(packed)))
             except (ArtifactInvalid, PatchCorrupt, ValueError) as exc:
                 raise RecordCorrupt("the shapes of a log collection are damaged") from exc
             self._packed_shapes += 1
+            self._last_shapes = _end_of(packed)
+
+    def _went_back(self) -> LedgerUnavailable:
+        """Have everything read again; return the error of what is done meanwhile."""
+        self.lost = True
+        return LedgerUnavailable("the ledger lacks what it had of a log collection; ask again")
 
     def _read_statements(self, state: LogState) -> None:
         rows = self._logs.rows(state.vectors, "statements", first=self._read_vectors)
@@ -357,6 +388,7 @@ class LogCollection:
             self._tables[wanted] = Tables.unpack(stored[wanted][_LENGTH_BYTES:], self.shapes)
         except ArtifactInvalid as exc:
             raise RecordCorrupt(f"the tables of generation {wanted} are damaged") from exc
+        self._ends[wanted] = _end_of(rows[wanted])
 
     def _mine(self) -> list[str]:
         """Return the template of each shape."""
@@ -409,14 +441,29 @@ class LogStore:
             CollectionUnknown: there is none of this name.
         """
         state = self.ledger.state(name)
+        known = self._opened(name, state, dim)
+        try:
+            known.refresh(state)
+        except LedgerUnavailable:
+            if not known.lost:
+                raise
+            known = self._opened(name, state, dim)
+            known.refresh(state)
+        return known
+
+    def _opened(self, name: str, state: LogState, dim: int) -> LogCollection:
         with self._lock:
             known = self._known.get(name)
-            if known is None or known.uid != state.uid:
+            if known is None or known.uid != state.uid or known.lost:
                 there = {uid.partition(".")[0] for uid in self.ledger.uids()}
                 self._known = {one: log for one, log in self._known.items() if log.uid in there}
                 known = self._known[name] = LogCollection(self.ledger, name, state.uid, dim=dim)
-        known.refresh(state)
-        return known
+            return known
+
+    def forget(self, name: str) -> None:
+        """Have a collection read again, by its own name: the ledger lacks what is known of it."""
+        with self._lock:
+            self._known.pop(name, None)
 
     def read(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
         """Return segments by stream and first number, wherever their blocks are; None: it is gone.
@@ -433,6 +480,11 @@ def _intact(row: bytes) -> bytes | None:
         return crc.opened(row)
     except PatchCorrupt:
         return None
+
+
+def _end_of(row: bytes) -> bytes:
+    """Return what tells a value from another in its place: its CRC."""
+    return row[-crc.CRC_BYTES :]
 
 
 def digest(template: str) -> bytes:

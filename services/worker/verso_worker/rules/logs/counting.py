@@ -17,8 +17,9 @@ from verso_core.jobs import Collection, Filter
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, RECORDS, set_bits
 from verso_worker.rules.logs.blocks import Blocks
-from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
+from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition, Spans
+from verso_worker.rules.logs.index import Statements
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.ports.outcome import OnProgress, no_progress
 
@@ -60,8 +61,8 @@ class LineCounts:
                 found[stream] += segments[n].lines - gone
             partly += [segments[n] for n in np.flatnonzero(~passing.all & ~passing.none)]
         for n, segment in enumerate(partly):
-            batch = self.lines.batch(log, collection, segment, condition)
-            found[segment.stream] += 0 if batch is None else int(batch.passing.sum())
+            for batch in self.lines.batches(log, collection, segment, condition):
+                found[segment.stream] += int(batch.passing.sum())
             if n % _TOGETHER == _TOGETHER - 1:
                 on_progress("scan", n, len(partly))
         return found

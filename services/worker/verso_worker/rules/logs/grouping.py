@@ -34,9 +34,10 @@ from verso_worker.rules import projection
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE
 from verso_worker.rules.logs.blocks import Blocks
-from verso_worker.rules.logs.collection import LogStore, Statements
+from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.counting import Counts, by_statement
+from verso_worker.rules.logs.index import Statements
 from verso_worker.rules.logs.occurrences import Found, FoundLine, Occurrences
 
 MAX_ROWS = 20_000

@@ -18,6 +18,7 @@ from verso_codecs.logs import filters
 from verso_core.errors import RecordCorrupt
 from verso_core.segments import Segment
 from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front, corrected
+from verso_worker.records.space import Vector
 from verso_worker.rules.logs.conditions import Spans
 from verso_worker.rules.ports.stores import Logs
 
@@ -100,6 +101,42 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Statements:
+    """The templates of a collection as one moment knows them.
+
+    Attributes:
+        texts: the templates, each once.
+        of_shape: number of the template of each shape. Shape: (shapes,).
+        vectors: of the templates; zeros where one is missing. Shape: (templates, dim).
+    """
+
+    texts: list[str]
+    of_shape: NDArray[np.int64]
+    vectors: Vector
+
+    def names(self) -> NDArray[np.int64]:
+        """Return the least number of each template's shapes, which stays. Shape: (templates,)."""
+        found = np.full(len(self.texts), np.iinfo(np.int64).max)
+        np.minimum.at(found, self.of_shape, np.arange(len(self.of_shape)))
+        return found
+
+    def numbered(self, shape: int) -> int:
+        """Return the template of the shape of a number; -1 if there is none."""
+        return int(self.of_shape[shape]) if shape < len(self.of_shape) else -1
+
+    def chosen(self, name: str | None, template: str | None) -> int | None:
+        """Return the template of a statement by its id or its text; None if neither is given.
+
+        -2 stands for one that there is not.
+        """
+        if name is not None:
+            return self.numbered(int(name))
+        if template is None:
+            return None
+        return self.texts.index(template) if template in self.texts else -2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StatementEntries:
     """The entries of a view by the statement of their shape.
 
@@ -151,10 +188,10 @@ class SegmentIndex:
         self._logs = logs
         self._uid = uid
         self._lock = threading.Lock()
-        self._version = (-1, -1)
+        self._version: object = None
         self._view = View.of([], [])
 
-    def view(self, segments: Sequence[Segment], *, version: tuple[int, int]) -> View:
+    def view(self, segments: Sequence[Segment], *, version: object) -> View:
         """Return the view of a collection's segments but those stored as documents.
 
         Segments that are gone or too much damaged are left out: the scrub reports them.

@@ -103,14 +103,12 @@ class LineList:
                     continue
                 if condition.of_segment(segment, log.source(segment.stream)) is False:
                     continue
-                batch = self.lines.batch(log, collection, segment, condition)
-                if batch is None:
-                    continue
-                for at in np.flatnonzero(batch.passing)[::sign].tolist():
-                    name = segment.stream, int(batch.numbers[at])
-                    if behind is None or sign * _compared(name, behind) > 0:
-                        [text] = line_arrays.rows(line_arrays.take(batch.lines, np.array([at])))
-                        yield _described(log, Line(*name, int(batch.when[at]), text))
+                for batch in self.lines.batches(log, collection, segment, condition)[::sign]:
+                    for at in np.flatnonzero(batch.passing)[::sign].tolist():
+                        name = segment.stream, int(batch.numbers[at])
+                        if behind is None or sign * _compared(name, behind) > 0:
+                            [text] = line_arrays.rows(line_arrays.take(batch.lines, np.array([at])))
+                            yield _described(log, Line(*name, int(batch.when[at]), text))
 
         return list(islice(rows(), wanted))
 

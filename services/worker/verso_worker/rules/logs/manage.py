@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -90,13 +90,11 @@ class LogManagement:
         segments = log.every_segment()
         for n, segment in enumerate(segments):
             try:
-                chosen = self._passing(log, collection, segment, condition)
+                waiting |= self._chosen(log, collection, [segment], condition)
             except RecordCorrupt as error:
                 damage = error
                 continue
-            if len(chosen):
-                waiting[segment] = chosen
-            if len(waiting) == _TOGETHER:
+            if len(waiting) >= _TOGETHER:
                 deleted += self._delete_all(log, collection, waiting, condition)
                 waiting = {}
                 on_progress("scan", n, len(segments))
@@ -105,17 +103,38 @@ class LogManagement:
             raise damage
         return deleted
 
+    def _chosen(
+        self,
+        log: LogCollection,
+        collection: Collection,
+        segments: Iterable[Segment],
+        condition: Condition,
+    ) -> dict[Segment, Indices]:
+        """Return which lines of segments a filter passes; of those that are now in their place.
+
+        Raises:
+            RecordCorrupt: a block does not read back.
+        """
+        for _ in range(_TRIES):
+            found = {one: self._passing(log, collection, one, condition) for one in segments}
+            rows = {one: places for one, places in found.items() if places is not None}
+            if len(rows) == len(found):
+                return {one: places for one, places in rows.items() if len(places)}
+            log.refresh()
+            segments = _in_place_of(log, found)
+        raise RecordCorrupt("a segment is not where the ledger lists it")
+
     def _passing(
         self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
-    ) -> Indices:
-        """Return which lines of a segment a filter passes, as indices."""
+    ) -> Indices | None:
+        """Return which lines of a segment a filter passes, as indices; None if it was replaced."""
         passes = condition.of_segment(segment, log.source(segment.stream))
         if segment.flags & RECORDS and not passes:  # its lines are deleted as documents
             return np.arange(0)
         if passes is not None:
             return np.arange(segment.lines if passes else 0)
         batch = self.lines.batch(log, collection, segment, condition)
-        return np.zeros(0, np.int64) if batch is None else np.flatnonzero(batch.passing)
+        return None if batch is None else np.flatnonzero(batch.passing)
 
     def merge(self, collection: Collection) -> int:
         """Merge small neighbours of every stream; return how many segments there are fewer."""
@@ -193,9 +212,7 @@ class LogManagement:
             if deleted is not None:
                 return deleted
             log.refresh()
-            now = {one for old in chosen for one in log.overlapping(old.stream, old.first, old.end)}
-            rows = {one: self._passing(log, collection, one, condition) for one in now}
-            chosen = {one: places for one, places in rows.items() if len(places)}
+            chosen = self._chosen(log, collection, _in_place_of(log, chosen), condition)
         raise LedgerUnavailable("others change the segments of these lines all the while")
 
     def _delete(self, log: LogCollection, chosen: Mapping[Segment, Indices]) -> int | None:
@@ -262,8 +279,9 @@ class LogManagement:
             lines = parsing.split(text)
         parsed = parsing.parse(lines, log.shapes)
         parsed.number(log.number(parsed.new_rows))
+        tables = log.tables()
         new = coded(
-            parsed, log, log.tables(),
+            parsed, log, tables,
             target=Destination(run[0].stream, run[0].first, parts[0].front.times),
             begin=0, end=parsed.count, is_open=bool(run[-1].flags & OPEN),
             pool=self.store.writers,
@@ -276,9 +294,12 @@ class LogManagement:
             rows_new.append((one.segment, one.data, bits))
             at += one.segment.lines
         old = [(one, bits or b"") for one, bits in zip(run, bitmaps, strict=True)]
-        return (
-            len(run) - len(new) if self.store.ledger.swap(log.name, log.uid, old, rows_new) else 0
-        )
+        return len(run) - len(new) if log.swap(old, rows_new, tables) else 0
+
+
+def _in_place_of(log: LogCollection, segments: Iterable[Segment]) -> set[Segment]:
+    """Return the segments that have the lines of these now."""
+    return {one for old in segments for one in log.overlapping(old.stream, old.first, old.end)}
 
 
 def _is_worth(run: Sequence[Segment], least: int) -> bool:

@@ -83,7 +83,7 @@ class LogMigration:
         if len(new.data) >= opened.front.size_bytes + sum(map(len, opened.blocks)):
             return False
         row = new.segment, new.data, bitmap
-        return self.store.ledger.swap(log.name, log.uid, [(segment, bitmap)], [row])
+        return log.swap([(segment, bitmap)], [row], tables)
 
 
 def _generations(opened: Opened) -> set[int]:

@@ -27,8 +27,9 @@ from verso_worker.records import line_arrays
 from verso_worker.records.segments import ASCENDING, set_bits
 from verso_worker.rules.logs.blocks import BlockRef, Blocks, blocks_with
 from verso_worker.rules.logs.bodies import bodies, no_ends
-from verso_worker.rules.logs.collection import LogCollection, Statements
+from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.logs.conditions import Condition
+from verso_worker.rules.logs.index import Statements
 from verso_worker.rules.logs.segments import Block
 
 VALUE_SEGMENTS = 256

@@ -192,6 +192,29 @@ class LineReader:
             log, segment, condition, numbers=numbers, when=when, there=there, lines=lines
         )
 
+    def batches(
+        self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
+    ) -> list[Batch]:
+        """Return all lines of a segment, in order; if others have replaced it meanwhile, of those.
+
+        Raises:
+            RecordCorrupt: a block does not read back.
+        """
+        places = [segment]
+        for _ in range(_TRIES):
+            found = [self.batch(log, collection, one, condition) for one in places]
+            parts = [one for one in found if one is not None]
+            if len(parts) == len(places):
+                first, end = segment.first, segment.end
+                inside = [(one.numbers >= first) & (one.numbers < end) for one in parts]
+                return [
+                    one if own.all() else one.take(np.flatnonzero(own))
+                    for one, own in zip(parts, inside, strict=True)
+                ]
+            log.refresh()
+            places = log.overlapping(segment.stream, segment.first, segment.end)
+        raise RecordCorrupt("a segment is not where the ledger lists it")
+
     def _readable(self, log: LogCollection, opened: Opened) -> tuple[Lines, NDArray[np.bool_]]:
         """Return the lines of a segment, empty ones for those of damaged blocks, and which are."""
         blocks = opened.readable(log, self.store.readers)

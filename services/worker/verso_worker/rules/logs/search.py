@@ -40,8 +40,9 @@ from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Terms
 from verso_worker.records.space import Vector, read_unit
 from verso_worker.rules.logs.blocks import Blocks
-from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
+from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
+from verso_worker.rules.logs.index import Statements
 from verso_worker.rules.logs.occurrences import Found, FoundLine, Occurrences
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.rows import moments

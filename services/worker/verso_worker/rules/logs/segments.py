@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -144,14 +145,20 @@ def of_records(
     return SegmentWrite(segment, front.pack([]), 0)  # the documents count their own text
 
 
-def read_times(lines: Lines, source: TimeSource, *, latest_ns: int = MISSING) -> Times:
+def read_times(
+    lines: Lines,
+    source: TimeSource,
+    *,
+    latest_ns: int = MISSING,
+    untimed: Callable[[], int] | None = None,
+) -> Times:
     """Return the time of each line, Unix nanoseconds. Shape: (lines,).
 
     ``latest_ns`` is the latest time of the lines' segment, if it is known: some of its blocks then
     get the years that they have in the whole of it, where lines write none.
 
     A line without one has its predecessor's, the first ones that of the first line that has one;
-    where none has one they all have the time of their arrival.
+    where none has one they all have what ``untimed`` returns, or the time of their arrival.
     """
     count = len(lines.begins)
     if not source.pattern:
@@ -165,7 +172,10 @@ def read_times(lines: Lines, source: TimeSource, *, latest_ns: int = MISSING) ->
     there = found != times.MISSING
     if there.all():
         return found
-    first = int(found[int(np.argmax(there))]) if there.any() else source.arrived_ns
+    if there.any():
+        first = int(found[int(np.argmax(there))])
+    else:
+        first = source.arrived_ns if untimed is None else untimed()
     return np.where(there, found, np.int64(first))
 
 
@@ -225,8 +235,23 @@ class Opened:
             RecordCorrupt: it does not decode to what it was made of; it names the lines.
         """
         lines, shapes = self._decoded(log, number)
-        when = read_times(lines, self.front.times, latest_ns=self.segment.latest)
+        when = read_times(
+            lines,
+            self.front.times,
+            latest_ns=self.segment.latest,
+            untimed=lambda: self._before(log, number),
+        )
         return Block(self.first_of(number), lines, shapes, when)
+
+    def _before(self, log: LogCollection, number: int) -> int:
+        """Return the time of the lines of a block none of which has one: that of the line before.
+
+        Their arrival, as that of other lines, need not be within the times of the segment.
+        """
+        with suppress(RecordCorrupt):
+            if number:
+                return int(self.block(log, number - 1).when[-1])
+        return self.segment.earliest
 
     def text_bytes(self) -> int:
         """Return the size of all its lines, with their line ends; nothing is decoded.
@@ -263,6 +288,7 @@ class Opened:
                 log.refresh()  # it was listed after the shapes were read
             return block_codec.decode_numbered(block, log.shapes, log.tables(head.generation))
         except (RecordCorrupt, ValueError) as exc:
+            log.check()  # else it may be what is known here that is wrong
             raise _unreadable(self.segment.stream, first, count, exc) from exc
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, IndexKind, Precision
 from verso_core.jobs.statistics import Holdings, LedgerMemory
-from verso_core.segments import LinesDelete, LogState, LogValue, Memory, Segment
+from verso_core.segments import Basis, LinesDelete, LogState, LogValue, Memory, Segment
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.space import Stored, Vector
 
@@ -268,9 +268,10 @@ class Logs(Protocol):
         kind: Literal["shapes", "statements"],
         *,
         known: int,
+        last: bytes = ...,
         rows: Sequence[bytes],
     ) -> bool:
-        """Append to a list if it still has ``known`` elements; return whether it had."""
+        """Append to a list of ``known`` elements that ends with ``last``; whether it is that."""
         ...
 
     def tables(self, uid: str) -> dict[int, bytes]:
@@ -311,8 +312,13 @@ class Logs(Protocol):
         uid: str,
         old: Sequence[tuple[Segment, bytes]],
         new: Sequence[tuple[Segment, bytes, bytes]],
-    ) -> bool:
-        """Replace segments by others of the same lines; return whether they were unchanged."""
+        *,
+        basis: Basis,
+    ) -> bool | None:
+        """Replace segments by others of the same lines; return whether they were unchanged.
+
+        None if the ledger lacks what the others were coded by.
+        """
         ...
 
     def delete(self, collection: str, uid: str, lines: Sequence[LinesDelete]) -> int | None:

@@ -98,14 +98,12 @@ class Pieces:
                 elif intact and by_time[n]:
                     yield from self._of_blocks(log, one, condition, parted)
                 else:
-                    batch = self.lines.batch(log, collection, one, condition)
-                    if batch is None:
-                        continue
-                    chosen = batch.passing
-                    if contains:
-                        chosen = chosen & line_codec.find(batch.lines, contains)
-                    if chosen.any():
-                        yield Piece.each(stream, batch.when[chosen])
+                    for batch in self.lines.batches(log, collection, one, condition):
+                        chosen = batch.passing
+                        if contains:
+                            chosen = chosen & line_codec.find(batch.lines, contains)
+                        if chosen.any():
+                            yield Piece.each(stream, batch.when[chosen])
 
     def _of_blocks(
         self, log: LogCollection, segment: Segment, condition: Condition, parted: Parted

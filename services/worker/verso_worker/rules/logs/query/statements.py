@@ -24,8 +24,9 @@ from verso_core.jobs.logs.views import MAX_STATEMENT_INTERVALS, StatementsParams
 from verso_core.jobs.logs.views import Statements as StatementsView
 from verso_worker.records.segments import ASCENDING, BLOCK_LINES
 from verso_worker.rules.logs.blocks import BlockRef, Blocks
-from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
+from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import END_NS, START_NS, Condition
+from verso_worker.rules.logs.index import Statements
 from verso_worker.rules.logs.occurrences import passing_lines
 from verso_worker.rules.logs.query.intervals import Intervals
 from verso_worker.rules.logs.query.summaries import Summaries, Summary

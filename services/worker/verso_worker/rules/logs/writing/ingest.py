@@ -154,7 +154,7 @@ class LogIngest:
             Result([found]),
             writes=writes,
             collection=collection.name,
-            lines=LinesWrite(collection.name, log.uid, segments),
+            lines=LinesWrite(collection.name, log.uid, segments, log.basis(tables)),
         )
 
     def verify(
@@ -285,28 +285,10 @@ class LogIngest:
         seq: int,
     ) -> list[Write]:
         """Store the lines that are text as documents."""
-        chosen = np.flatnonzero(texts)
-        if not len(chosen):
+        sources = [(one, seq) for one in _sources(lines, np.flatnonzero(texts), params, target)]
+        if not sources:
             return []
         model = self.models.writing(collection)
-        when = read_times(lines, target.times)[chosen] / 1e9
-        sources = [
-            (
-                Source(
-                    line_id(params.stream, target.first + index),
-                    text,
-                    _metadata(text, params.labels),
-                    time_s,
-                ),
-                seq,
-            )
-            for index, text, time_s in zip(
-                chosen.tolist(),
-                line_arrays.rows(line_arrays.take(lines, chosen)),
-                when.tolist(),
-                strict=True,
-            )
-        ]
         writes: list[Write] = []
         for start in range(0, len(sources), _STORED_TOGETHER):
             part = sources[start : start + _STORED_TOGETHER]
@@ -371,49 +353,67 @@ class LogIngest:
             parsed = parsing.parse(lines, log.shapes)
             parsed.number(log.number(parsed.new_rows))
             bitmap = self.store.ledger.gone(log.uid, [(old.stream, old.first)])[0] or b""
+            tables = log.tables()
             new = coded(
-                parsed, log, log.tables(),
+                parsed, log, tables,
                 target=replace(target, first=old.first), begin=0, end=parsed.count,
                 is_open=payload.is_open and old.end == end, pool=self.store.writers,
             )  # fmt: skip
             if len(new) == 1:
-                self.store.ledger.swap(
-                    log.name, log.uid, [(old, bitmap)], [(new[0].segment, new[0].data, bitmap)]
-                )
+                log.swap([(old, bitmap)], [(new[0].segment, new[0].data, bitmap)], tables)
 
     def _documents(
         self, log: LogCollection, params: IngestLinesParams, item: LinesItem, payload: _Payload
-    ) -> dict[str, bytes]:
+    ) -> dict[str, Source]:
         """Return the lines of a slice that are documents, by id."""
         end = item.first + item.count
-        found: dict[str, bytes] = {}
-        for one in log.overlapping(params.stream, item.first, end):
-            if not one.flags & RECORDS:
-                continue
-            first, last = max(one.first, item.first), min(one.end, end)
-            asked = np.arange(first - item.first, last - item.first)
-            rows = line_arrays.rows(line_arrays.take(payload.lines, asked))
-            names = (line_id(one.stream, number) for number in range(first, last))
-            found |= dict(zip(names, rows, strict=True))
-        return found
+        parts = [
+            np.arange(max(one.first, item.first), min(one.end, end)) - item.first
+            for one in log.overlapping(params.stream, item.first, end)
+            if one.flags & RECORDS
+        ]
+        if not parts:
+            return {}
+        target = Destination(params.stream, item.first, self._times(payload.lines, params))
+        sources = _sources(payload.lines, np.concatenate(parts), params, target)
+        return {one.id: one for one in sources}
 
     def _verify_records(
-        self, documents: Mapping[str, bytes], collection: Collection, *, seq: int
+        self, documents: Mapping[str, Source], collection: Collection, *, seq: int
     ) -> tuple[list[str], list[Write]]:
         if not documents:
             return [], []
         texts = self.reader.texts(collection, list(documents), use_kept=False)
         live = self.reader.live(collection, documents)
         sound, rewritten = [], []
-        for name, text in documents.items():
+        for name, source in documents.items():
             entry, found = live.get(name), texts[name]
             if entry is None:
                 continue  # deleted
-            if isinstance(entry, Entry) and isinstance(found, tuple) and found[1] == text:
+            if isinstance(entry, Entry) and isinstance(found, tuple) and found[1] == source.text:
                 sound.append(name)
             else:
-                rewritten.append(self.records.rewrite(Source(name, text), collection, seq=seq))
+                rewritten.append(self.records.rewrite(source, collection, seq=seq))
         return sound, rewritten
+
+
+def _sources(
+    lines: Lines, chosen: NDArray[np.int64], params: IngestLinesParams, target: Destination
+) -> list[Source]:
+    """Return lines of a slice as documents; ``target`` is where its first line is stored."""
+    if not len(chosen):
+        return []
+    when = read_times(lines, target.times)[chosen] / 1e9
+    texts = line_arrays.rows(line_arrays.take(lines, chosen))
+    return [
+        Source(
+            line_id(params.stream, target.first + index),
+            text,
+            _metadata(text, params.labels),
+            time_s,
+        )
+        for index, text, time_s in zip(chosen.tolist(), texts, when.tolist(), strict=True)
+    ]
 
 
 def _metadata(line: bytes, labels: Mapping[str, str]) -> Metadata:
