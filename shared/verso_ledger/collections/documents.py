@@ -14,6 +14,7 @@ from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
+from verso_core.jobs.fitting import artifact_of
 from verso_core.jobs.statistics import Holdings, LedgerMemory
 from verso_core.record import Entry, Flag, bucket_of, document_hash
 from verso_ledger.codec import collection_rows, scalars
@@ -128,7 +129,8 @@ class Documents:
         """Return the slot by which this collection's records name a codec, adding it if it is new.
 
         Raises:
-            CollectionBusy: all slots are in use, or it is being moved to another ledger.
+            CollectionBusy: all slots are in use; or the codec is of a generation that is gone; or
+                it is being moved to another ledger.
             CollectionUnknown: there is no collection of this name.
         """
         while True:
@@ -136,6 +138,8 @@ class Documents:
             old = collection_rows.load(stored)
             if codec_id in old.artifacts:
                 return old.artifacts.index(codec_id)
+            if codec_id != artifact_of(codec_id):
+                raise CollectionBusy(f"the fitted tables {codec_id} were just deleted")
             slots = old.with_slot(codec_id)
             if slots is None:
                 raise CollectionBusy(f"all artifact slots of {name!r} are in use")

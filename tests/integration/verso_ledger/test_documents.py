@@ -360,6 +360,13 @@ def test_artifact_slots_are_given_in_order_and_never_change(store: Ledger) -> No
         store.documents.collection_artifact("none", "a")
 
 
+def test_a_generation_that_is_gone_gets_no_slot(store: Ledger) -> None:
+    store.documents.collection_artifact("c", "a")
+    with pytest.raises(CollectionBusy):
+        store.documents.collection_artifact("c", "a.0123456789abcdef")
+    assert store.documents.collection("c").artifacts == ("a",)
+
+
 def test_a_free_artifact_slot_is_given_again_and_no_more_than_there_are(store: Ledger) -> None:
     names = ["a", *(f"codec{n}" for n in range(MAX_SLOT))]
     assert [store.documents.collection_artifact("c", name) for name in names] == [*range(32)]
