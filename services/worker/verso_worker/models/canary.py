@@ -70,9 +70,13 @@ def verdict(passed: int, failed: int, error: BaseException) -> str | None:
 
 @dataclass(slots=True)
 class Tries:
-    """How many slices the newest canary has passed and failed, over all ledgers of a worker."""
+    """How many slices the newest canary has passed and failed, over all ledgers of a worker.
+
+    ``trial``: the name of its trial; a version that is tried again starts with counts of zero.
+    """
 
     codec: str = ""
+    trial: str | None = None
     passed: int = 0
     failed: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -118,11 +122,11 @@ class ArtifactCanary:
         models = self._models.canary(job_id)
         if models is None:
             return None
-        codec = models.current().codec
+        codec, trial = models.current().codec, self._trial()
         tries = self._tries
         with tries.lock:
-            if codec != tries.codec:  # a new canary starts with counts of zero
-                tries.codec, tries.passed, tries.failed = codec, 0, 0
+            if (codec, trial) != (tries.codec, tries.trial):
+                tries.codec, tries.trial, tries.passed, tries.failed = codec, trial, 0, 0
         return self._make(models)
 
     def run(

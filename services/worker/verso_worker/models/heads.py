@@ -151,8 +151,9 @@ class HeadStore:
         :class:`~verso_worker.models.rollout.RegistryWatcher` then withdraws it.
         """
         name = self._read().head_of(name)
+        trial = self._read().rollout(name).trial_of_canary or version
         with self._lock:
-            counts = self._trials.setdefault((name, version), Counter())
+            counts = self._trials.setdefault((name, trial), Counter())
             counts[error is None] += 1
             passed, failed = counts[True], counts[False]
         if error is not None and (reason := trials.verdict(passed, failed, error)) is not None:
@@ -176,7 +177,7 @@ class HeadStore:
                     trial, canary_s=pair.canary_s, stable_s=pair.stable_s, texts=len(work.accepted)
                 )
             with self._lock:
-                counts = self._agreement.setdefault((name, version), Counter())
+                counts = self._agreement.setdefault((name, trial), Counter())
                 counts.update({True: found.agreed, False: found.differed})
             if self._on_compared is not None:
                 self._on_compared(name, found.agreed, found.differed)
@@ -234,16 +235,16 @@ class HeadStore:
             for channel in Channel:
                 version = rollout.serves(channel)
                 state[channel.value] = None if version is None else self._about(name, version)
-            if rollout.canary is not None:
-                state["trial"] = self._trial(name, rollout.canary)
+            if (trial := rollout.trial_of_canary) is not None:
+                state["trial"] = self._trial(name, trial)
             found.append(state)
         return found
 
-    def _trial(self, name: str, version: str) -> dict[str, int]:
+    def _trial(self, name: str, trial: str) -> dict[str, int]:
         """Return what this worker has counted of a canary."""
         with self._lock:
-            jobs = self._trials.get((name, version), Counter())
-            subjects = self._agreement.get((name, version), Counter())
+            jobs = self._trials.get((name, trial), Counter())
+            subjects = self._agreement.get((name, trial), Counter())
         return {
             "passed": jobs[True],
             "failed": jobs[False],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +14,10 @@ from prometheus_client import CollectorRegistry
 from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
 from verso_core.jobs import AnySlice, IngestItem, IngestParams, Kind, Slice
 from verso_worker.metrics import Metrics
+from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import CODED_CHUNKS, ArtifactCanary, run_job, verdict
 from verso_worker.models.comparison import Comparisons, Pair
+from verso_worker.models.heads import HeadStore
 
 BROKEN = EngineUnavailable("head kinds failed on an input")
 
@@ -137,3 +142,41 @@ def test_an_ingest_that_succeeded_stands_whatever_the_comparison_meets(
         trials.compare_coding(work, cast(Any, both[0]), cast(Any, both[1]), job=job)
     assert len(seen) == 4 * pairs
     assert both[0].asked == [CODED_CHUNKS] * 4
+
+
+def test_an_artifact_that_is_tried_again_starts_at_zero() -> None:
+    serving = SimpleNamespace(current=lambda: SimpleNamespace(codec="c0d3c"))
+    models = cast("ArtifactStore", SimpleNamespace(canary=lambda _: serving))
+    trials, withdrawn = ["first"], []
+    canary = ArtifactCanary(
+        models,
+        Metrics(CollectorRegistry()),
+        make=lambda _: cast("Any", None),
+        withdraw=lambda codec, _: withdrawn.append(codec),
+        trial=lambda: trials[-1],
+    )
+    for _ in range(3):
+        canary.pipeline("job")
+        canary.failed(BROKEN)
+    assert withdrawn == ["c0d3c"]
+    trials.append("second")
+    canary.pipeline("job")
+    canary.failed(BROKEN)
+    assert withdrawn == ["c0d3c"]
+
+
+def test_a_head_that_is_tried_again_starts_at_zero(tmp_path: Path) -> None:
+    heads = HeadStore(tmp_path, cast("Any", None))
+
+    def assign(trial: str) -> None:
+        rollout = {"stable": "v1", "canary": "v2", "trial": trial}
+        (tmp_path / "registry.json").write_text(json.dumps({"heads": {"kinds": rollout}}))
+
+    assign("first")
+    for _ in range(3):
+        heads.tried("kinds", "v2", BROKEN)
+    assert heads.canary("kinds", "canary") is None
+    assign("the second one")
+    heads.tried("kinds", "v2", BROKEN)
+    assert heads.states()[0]["trial"]["failed"] == 1
+    assert ("kinds", "v2") not in heads._faults
