@@ -15,11 +15,12 @@ A random key of 256 bits needs no slow hash: there is no dictionary to try.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -171,8 +172,9 @@ def add(path: Path, key: Key) -> None:
         ValueError: it is no file of keys.
         OSError: it cannot be read or written; it is unchanged.
     """
-    lines = _lines(path)
-    _write(path, [*lines, key.line()])
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _changing(path):
+        _write(path, [*_lines(path), key.line()])
 
 
 def revoke(path: Path, which: str) -> tuple[Key, ...]:
@@ -186,14 +188,28 @@ def revoke(path: Path, which: str) -> tuple[Key, ...]:
         ValueError: it is no file of keys.
         OSError: it cannot be read or written; it is unchanged.
     """
-    keys = read(path)
-    gone = tuple(key for key in keys if key.name == which)
-    if not gone:
-        gone = tuple(key for key in keys if key.digest.hex().startswith(which.lower()))
-        if len(gone) != 1 or len(which) < _LEAST_OF_ID:
-            raise KeyUnknown(f"expected the name or the id of one key, got {which!r}")
-    _write(path, [line for line in _lines(path) if not set(parse(line)) & set(gone)])
-    return gone
+    path.stat()  # the error names the file, not its folder
+    with _changing(path):
+        keys = read(path)
+        gone = tuple(key for key in keys if key.name == which)
+        if not gone:
+            gone = tuple(key for key in keys if key.digest.hex().startswith(which.lower()))
+            if len(gone) != 1 or len(which) < _LEAST_OF_ID:
+                raise KeyUnknown(f"expected the name or the id of one key, got {which!r}")
+        _write(path, [line for line in _lines(path) if not set(parse(line)) & set(gone)])
+        return gone
+
+
+@contextlib.contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Keep other processes of this machine from changing a file meanwhile: its folder is locked."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a network file system may lock no folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _lines(path: Path) -> list[str]:
@@ -205,7 +221,6 @@ def _lines(path: Path) -> list[str]:
 
 def _write(path: Path, lines: Sequence[str]) -> None:
     before = path.stat() if path.exists() else None
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.replace(path, "".join(f"{line}\n" for line in lines).encode(), mode=0o600)
     if before is not None:  # written by root for the user that the gateway runs as
         with contextlib.suppress(PermissionError):

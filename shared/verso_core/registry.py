@@ -243,7 +243,7 @@ def assign(
         DiskFull: the registry could not be written; the old one stays.
     """
     if name is not None:
-        _ = _folder(models, name, what=channel) if head is None else head_folder(models, head, name)
+        _check_folder(models, name, head)
 
     def change(old: Rollout) -> Rollout:
         update: dict[str, Any] = {} if share is None else {"share": share}
@@ -286,6 +286,7 @@ def rollback(
     ``token`` as for :func:`promote`: a second rollback would undo the first.
 
     Raises:
+        ArtifactInvalid: the earlier one's folder is not there any more; nothing changes.
         RequestInvalid: there is neither a canary nor an earlier stable one.
         HeadUnknown: there is no head of this name.
     """
@@ -295,6 +296,7 @@ def rollback(
             return _without_canary(old, reason)
         if old.previous is None:
             raise RequestInvalid(f"expected an earlier stable version of {_name(head)}, got none")
+        _check_folder(models, old.previous, head)
         return old.model_copy(update={"stable": old.previous, "previous": old.stable})
 
     return _change(models, head, change, must_exist=True, token=token)
@@ -373,6 +375,10 @@ def _write(models: Path, registry: Registry) -> None:
         files.replace(models / REGISTRY_NAME, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as exc:
         raise DiskFull(f"{models / REGISTRY_NAME} cannot be written: {exc.strerror}") from exc
+
+
+def _check_folder(models: Path, name: str, head: str | None) -> None:
+    _ = artifact_folder(models, name) if head is None else head_folder(models, head, name)
 
 
 def _folder(parent: Path, name: str | None, *, what: str) -> Path:

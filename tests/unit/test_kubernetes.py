@@ -423,3 +423,34 @@ def test_what_leaves_the_cluster_leaves_by_a_component(tmp_path: Path) -> None:
     assert webhooks["spec"]["egress"][0]["ports"] == [{"port": 443}]
     blocks = [end["ipBlock"] for end in webhooks["spec"]["egress"][0]["to"]]
     assert "10.0.0.0/8" in blocks[0]["except"]
+
+
+def test_stores_elsewhere_are_reached_by_all_that_use_them(tmp_path: Path) -> None:
+    users = ["backup", "syslog", "trainer", "worker-canary"]
+    documents = render(with_components(["remote-stores", "traces", *users], "cpu", tmp_path))
+    policies = {one["metadata"]["name"]: one for one in of_kind(documents, "NetworkPolicy")}
+
+    def selected(policy: str) -> set[str]:
+        pods = labels_of_pods(documents)
+        selector = policies[policy]["spec"]["podSelector"]
+        return {pod["app.kubernetes.io/name"] for pod in pods if matches(selector, pod)}
+
+    def reach(store: str) -> set[str]:
+        return {
+            pod["app.kubernetes.io/name"]
+            for pod in labels_of_pods(documents)
+            if any(way == "out" and name == store for way, name, _ in allowed(documents, pod))
+        }
+
+    assert selected("remote-ledger") == reach("ledger") > {"gateway", *users}
+    assert selected("remote-vectors") == reach("qdrant") == {"backup", "worker", "worker-canary"}
+    assert selected("traces") == reach("ledger") - {"backup"}
+
+
+def test_a_worker_on_trial_keeps_large_results_where_workers_do(tmp_path: Path) -> None:
+    documents = render(with_components(["worker-canary", "results"], "cpu", tmp_path))
+    for one in of_kind(documents, "Deployment"):
+        if one["metadata"]["name"] in ("worker", "worker-canary"):
+            [container] = template(one)["spec"]["containers"]
+            assert "/results" in {mount["mountPath"] for mount in container["volumeMounts"]}
+            assert {"name": "VERSO_RESULTS", "value": "/results"} in container["env"]

@@ -22,6 +22,7 @@ from rich.console import Console
 from verso_client.cli.terminal import failures_reported
 from verso_core import manifest, registry
 from verso_core.errors import ArtifactInvalid, RequestInvalid
+from verso_core.manifest import Manifest
 from verso_core.registry import SHARE, Channel, Registry
 from verso_standalone.folder import DataFolder
 
@@ -36,11 +37,14 @@ def adopt(artifact: Path, models: Path, *, pinned: bool) -> None:
 
     Raises:
         ArtifactInvalid: one of the two registries is invalid.
+        RequestInvalid: an artifact that was added here has the name of the one to serve.
     """
     models.mkdir(parents=True, exist_ok=True)
     known = registry.read(models) if (models / registry.REGISTRY_NAME).exists() else Registry()
     _link(models / artifact.name, artifact)
     if pinned or known.stable is None or not _own(models / known.stable):
+        if _own(models / artifact.name):
+            _check_same(models / artifact.name, manifest.read(artifact))
         registry.assign(models, Channel.STABLE, artifact.name)
     shipped = artifact.parent
     if not (shipped / registry.REGISTRY_NAME).exists():
@@ -65,6 +69,13 @@ def artifact_of(models: Path) -> str:
 
 def _own(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink()
+
+
+def _check_same(folder: Path, new: Manifest) -> None:
+    """Check that a folder with an artifact's name holds that artifact."""
+    known = manifest.read(folder)
+    if (known.space.id, known.codec.id) != (new.space.id, new.codec.id):
+        raise RequestInvalid(f"expected a name of its own, but {folder} is another artifact")
 
 
 def _link(link: Path, target: Path) -> None:
@@ -149,8 +160,9 @@ def add(artifact: Path, models: Path, *, share: float | None) -> str:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(artifact, draft)
         draft.rename(folder)
-    elif manifest.load(folder).manifest.codec.id != new.codec.id:
-        raise RequestInvalid(f"expected a name of its own, but {folder} is another artifact")
+    else:
+        manifest.load(folder)
+        _check_same(folder, new)
     if share is None:
         registry.set_additional(models, artifact.name, serves=True)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -94,6 +95,18 @@ def test_keys_are_added_and_revoked_and_other_lines_stay(tmp_path: Path) -> None
     assert api_keys.read(path) == ()
     with pytest.raises(ValueError, match="at least one key"):
         api_keys.read_some(path)
+
+
+def test_changes_at_once_are_all_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "keys"
+    kept, gone = ([mint(f"{word}-{n}")[1] for n in range(20)] for word in ("kept", "gone"))
+    for key in gone:
+        api_keys.add(path, key)
+    with ThreadPoolExecutor(8) as threads:
+        made = [threads.submit(api_keys.add, path, key) for key in kept]
+        made += [threads.submit(lambda k=key: api_keys.revoke(path, k.name)) for key in gone]
+    assert [one.exception() for one in made] == [None] * 40
+    assert set(api_keys.read(path)) == set(kept)
 
 
 def test_a_file_that_is_no_file_of_keys_is_not_written(tmp_path: Path) -> None:

@@ -125,6 +125,24 @@ def test_a_rollback_takes_a_canary_first(models: Path) -> None:
         registry.rollback(models, head="mood")
 
 
+@pytest.mark.parametrize(("head", "old", "new"), [(None, "one", "two"), ("mood", "v1", "v2")])
+def test_nothing_is_rolled_back_to_a_folder_that_is_gone(
+    models: Path, head: str | None, old: str, new: str
+) -> None:
+    """What an older release shipped is gone after an upgrade."""
+    assign(models, Channel.STABLE, old, head=head)
+    before = assign(models, Channel.STABLE, new, head=head)
+    folder = models / old if head is None else models / "heads" / head / old
+    folder.rename(tmp := folder.with_name("elsewhere"))
+    folder.symlink_to("nowhere")
+    with pytest.raises(ArtifactInvalid, match=old):
+        registry.rollback(models, head=head)
+    assert registry.read(models) == before
+    folder.unlink()
+    tmp.rename(folder)
+    assert registry.rollback(models, head=head).rollout(head).stable == old
+
+
 def test_only_the_canary_that_failed_is_withdrawn(models: Path) -> None:
     assign(models, Channel.CANARY, "v2", head="mood")
     registry.withdraw(models, "v1", head="mood", reason="late news of an older one")

@@ -35,3 +35,17 @@ def test_a_folder_without_a_platform_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactInvalid, match="start it once"):
         add(ARTIFACT, tmp_path / "models", share=1.0)
     assert not (tmp_path / "models").exists()
+
+
+def test_an_artifact_that_was_added_is_not_served_in_place_of_another_of_its_name(
+    tmp_path: Path, variant: Callable[..., Path]
+) -> None:
+    models = tmp_path / "models"
+    adopt(ARTIFACT, models, pinned=True)
+    first = variant(tmp_path / "mine", 1)
+    add(first, models, share=0.5)
+    with pytest.raises(RequestInvalid, match="another artifact"):
+        adopt(variant(tmp_path / "elsewhere" / "mine", 2), models, pinned=True)
+    assert registry.read(models).stable == ARTIFACT.name
+    adopt(first, models, pinned=True)
+    assert registry.read(models).stable == "mine"

@@ -32,6 +32,7 @@ class ModelOperations:
         Raises:
             HeadUnknown: there is no head of this name.
             RequestInvalid: there is nothing to promote or to roll back to.
+            ArtifactInvalid: the folder of what was served before is gone.
             DiskFull: the registry cannot be written; it is not changed.
         """
         asked = work.params
