@@ -123,8 +123,14 @@ function headersOf(request: ApiRequest, options: Options): Headers {
   if (request.body !== undefined) headers.set("Content-Type", "application/json");
   if (request.data !== undefined) headers.set("Content-Type", request.data.type);
   headers.set("Prefer", preferred(request, options));
-  if (request.method === "POST") headers.set("Idempotency-Key", crypto.randomUUID());
+  if (request.method === "POST") headers.set("Idempotency-Key", newKey());
   return headers;
+}
+
+/** Return a random key. `crypto.randomUUID` is missing where a page came by plain HTTP from another machine. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Return how long to wait; the pages name the partitions that an answer leaves out. */

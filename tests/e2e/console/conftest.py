@@ -137,6 +137,8 @@ def new_context(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
             accept_downloads=True,
         )
         context.set_default_timeout(TIMEOUT_MS)
+        # Missing where a page came by plain HTTP from another machine.
+        context.add_init_script("delete Crypto.prototype.randomUUID")
         made.append(context)
         return context
 

@@ -84,6 +84,19 @@ def test_the_text_of_a_file_is_stored(look: Look, stage: Platform) -> None:
     assert b"Each pump needs new oil after 600 hours" in stored.data
 
 
+def test_a_line_longer_than_a_part_is_sent_whole(look: Look) -> None:
+    page = look.open("/console/collections")
+    sizes = page.evaluate("""async () => {
+      const main = document.querySelector("script[type=module][src]").src;
+      const { partsOf } = await import(new URL("pages/collections/files.js", main).href);
+      const file = new File(["a\\n", "x".repeat(5 << 20), "\\nb"], "app.log");
+      const sizes = [];
+      for await (const part of partsOf(file, { name: "l", kind: "logs" })) sizes.push(part.size);
+      return sizes;
+    }""")
+    assert sizes == [2, (5 << 20) + 2]
+
+
 def test_what_cannot_be_stored_says_why(look: Look) -> None:
     page = look.open("/console/collections/notes")
     drop(page, broken_json="{", refused_jsonl='{"id": "a", "txt": "no text"}')

@@ -28,10 +28,16 @@ export async function* partsOf(file, collection) {
 }
 async function* linesOf(file, collection, type, query) {
     let at = 0;
+    let most = PART_BYTES;
     while (at < file.size) {
-        const data = new Uint8Array(await file.slice(at, at + PART_BYTES).arrayBuffer());
+        const data = new Uint8Array(await file.slice(at, at + most).arrayBuffer());
         const isLast = at + data.length >= file.size;
-        const cut = isLast ? data.length : data.lastIndexOf(NEWLINE) + 1 || data.length;
+        const cut = isLast ? data.length : data.lastIndexOf(NEWLINE) + 1;
+        if (cut === 0) {
+            most *= 2; // no line is cut
+            continue;
+        }
+        most = PART_BYTES;
         const content = data.subarray(0, cut);
         yield {
             request: { method: "POST", path: "/v1/ingest", query: { collection, ...query }, data: { content, type } },
