@@ -17,21 +17,19 @@ from studies.papers import (
     aggregation,
     catalogue,
     classification,
-    configurations,
     guesses,
     loaded,
-    pair_strategies,
     pooling,
     precision,
-    readers,
     recurrent,
     saving,
     sentiment,
     sizes,
-    students,
     written,
 )
-from studies.papers.pair_strategies import Comparison, Strategy
+from studies.papers.multi_task import pair_strategies
+from studies.papers.multi_task.pair_strategies import Comparison, Strategy
+from studies.papers.question_answering import configurations, readers, students
 from studies.quality.classification import Bench
 from studies.tasks import sets as task_sets
 from studies.tasks.distillation import halved

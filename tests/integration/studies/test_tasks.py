@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from studies.papers import converged, round_robin, spent
+from studies.papers.multi_task import converged, round_robin, spent
 from studies.quality import sets as labelled
 from studies.quality.classification import Bench
 from studies.tasks import catalogue

@@ -4,9 +4,10 @@
    and with matrix products in bfloat16: as many steps take half of the minutes. Readers that
    ``studies answers`` has trained further, each on other questions, may take its place.
 2. The student starts at the weights that ship. It learns from the right spans and from the mean of
-   the logits of all readers, by the loss of ``studies.papers.students``: on SQuAD's training
-   questions and on those of other kinds, of which the readers have seen none but QAMR's. A second
-   student learns from the right spans alone, for as long, a third from the readers alone.
+   the logits of all readers, by the loss of ``studies.papers.question_answering.students``: on
+   SQuAD's training questions and on those of other kinds, of which the readers have seen none but
+   QAMR's. A second student learns from the right spans alone, for as long, a third from the
+   readers alone.
 3. All are measured beside the mean of the readers, which is what the student could learn at best,
    as in ``studies.answers.arms``. Beside each student stands the mean of its weights and of those
    that ship, which it started from (Wortsman et al. 2022, "Robust fine-tuning").
@@ -27,8 +28,8 @@ from studies.answers.arms import MEAN, SHIPPED, Loaded, Read
 from studies.answers.intervals import Compared, compared
 from studies.answers.material import Sources
 from studies.answers.taught import WEIGHTS, Taught
-from studies.papers import students
-from studies.papers.students import Teacher
+from studies.papers.question_answering import students
+from studies.papers.question_answering.students import Teacher
 from studies.quality import shipped as made
 from studies.quality import squad
 from studies.quality.job import digest

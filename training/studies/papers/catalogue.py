@@ -9,26 +9,21 @@ from studies.papers import (
     aggregation,
     classification,
     combined,
-    configurations,
-    converged,
     formats,
     guesses,
     loaded,
-    pair_strategies,
     pooling,
     precision,
-    readers,
     recurrent,
-    round_robin,
     saving,
     sentiment,
     sizes,
-    spent,
-    students,
     written,
 )
 from studies.papers.joint import study as joint
 from studies.papers.kept import Parts
+from studies.papers.multi_task import converged, pair_strategies, round_robin, spent
+from studies.papers.question_answering import configurations, readers, students
 from studies.quality.classification import Bench
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from studies.answers import distillation
 from studies.answers.arms import Losses
-from studies.papers import students
+from studies.papers.question_answering import students
 from verso_training.heads.questions import Window
 from verso_training.heads.reader import Reader
 

@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from studies.papers import (
-    approximate,
-    combined,
-    formats,
-    pair_strategies,
-    precision,
-    recurrent,
-    saving,
-)
+from studies.papers import combined, formats, precision, recurrent, saving
 from studies.papers.combined import Decided, Pieces
 from studies.papers.kept import Kept, mean, rate, table, with_interval
+from studies.papers.multi_task import approximate, pair_strategies
 from studies.papers.recurrent import RecurrentDecoder
 from verso_training.config import ModelConfig
 from verso_training.data.sources import Document, Split

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from studies.papers import students
 from studies.papers.kept import Kept, Parts
-from studies.papers.students import Lesson, Remembered
+from studies.papers.question_answering import students
+from studies.papers.question_answering.students import Lesson, Remembered
 from studies.quality.classification import Bench
 from studies.tasks.distillation import WEIGHT
 from studies.tasks.steps import Rates

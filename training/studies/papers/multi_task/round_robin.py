@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from transformers import BertModel
 
 from studies.papers.kept import Figures, Kept, Parts, ends, table, with_interval
-from studies.papers.students import TunedReader
+from studies.papers.question_answering.students import TunedReader
 from studies.quality import squad
 from studies.quality.classification import Bench
 from studies.quality.squad import Part

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from studies.papers.kept import Figures, Kept, Parts, table, with_interval
-from studies.papers.readers import COLUMNS, compared
+from studies.papers.question_answering.readers import COLUMNS, compared
 from studies.quality import squad
 from studies.quality.classification import Bench
 from studies.quality.job import load_recipe

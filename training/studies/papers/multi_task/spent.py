@@ -5,7 +5,7 @@ is of the processor: the mean of a step, times the steps that one epoch of all t
 Memory is the most that the process was resident with, over what it had before the first step, so it
 holds gradients, optimiser and states; *to keep* are the weights of all three tasks.
 
-    python -m studies.papers.spent DATA ARTIFACT STRATEGY
+    python -m studies.papers.multi_task.spent DATA ARTIFACT STRATEGY
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 from transformers import BertModel
 
-from studies.papers import pair_strategies, round_robin
 from studies.papers.kept import Figures, Kept, Parts, table
+from studies.papers.multi_task import pair_strategies, round_robin
 from studies.quality.classification import Bench
 from studies.tasks import steps, strategies
 from studies.tasks.steps import Task
@@ -67,7 +67,7 @@ def run(bench: Bench) -> Parts:
 
 
 def _apart(bench: Bench, way: Way) -> Figures:
-    command = [sys.executable, "-m", "studies.papers.spent"]
+    command = [sys.executable, "-m", "studies.papers.multi_task.spent"]
     command += [str(bench.data), str(bench.artifact), way.name]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(told.stdout.splitlines()[-1])

@@ -6,7 +6,7 @@ For tables of minBERT's three tasks whose predictions were not kept, so that no 
 2. a correlation r of n pairs has Fisher's, tanh(artanh r +- 1.96 / sqrt(n - 3)) (Fisher 1921);
 3. a mean's parts are independent: with half widths w_i it has sqrt(sum of w_i^2) / count.
 
-    python -m studies.papers.approximate PAGE HEADING
+    python -m studies.papers.multi_task.approximate PAGE HEADING
 """
 
 from __future__ import annotations

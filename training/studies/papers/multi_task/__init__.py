@@ -1,0 +1,1 @@
+"""Multi-task minBERT: strategies for pairs, round robin, references, time and memory."""

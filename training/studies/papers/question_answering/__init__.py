@@ -1,0 +1,1 @@
+"""Question answering in the thesis: output layers, students and their settings."""
