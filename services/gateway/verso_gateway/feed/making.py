@@ -44,7 +44,7 @@ class CollectionMaker:
             )
 
     async def _is_being_made(self, name: str) -> bool:
-        """Whether a job is under way; what one that has ended made is gone, as it is asked for."""
+        """Return whether a job is under way; a collection that one made before is gone by now."""
         if name not in self.jobs:
             return False
         try:
