@@ -241,3 +241,20 @@ def test_lines_of_a_file_are_joined_to_records(followed: Platform, tmp_path: Pat
     asked = LinesRequest(collection="web", filter=Filter(field="test", eq="traced"), raw=True)
     with followed.client() as verso:
         assert b"".join(verso.lines(asked)) == path.read_bytes()
+
+
+def test_a_record_of_a_pipe_that_stays_open_is_stored_at_a_pause(followed: Platform) -> None:
+    """What has no next line yet is stored where the pipe pauses; Ctrl-C ends the command."""
+    arguments = ["ingest", "-", "-c", "web", "-m", "test=piped", "--multiline", "^E", "--json"]
+    with subprocess.Popen(
+        [*COMMAND, "--url", followed.url, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"E first\n\tat a\n")
+        process.stdin.flush()
+        found = stored(followed, "web", Filter(field="test", eq="piped"), 1)
+        assert found == {"E first\n\tat a": 1}
+        assert process.poll() is None  # the pipe is still open
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=240)
+    assert (process.returncode, json.loads(told)[0]["lines"]) == (0, 1)

@@ -216,7 +216,7 @@ def ingest_files(
             else:
                 parts = _arriving(stream)
                 report = platform.ingest_lines(
-                    parts if joining is None else joining.bodies(parts),
+                    filter(None, parts) if joining is None else joining.bodies(parts),
                     collection=collection,
                     labels=own,
                     records=joining is not None,
@@ -241,18 +241,25 @@ def _source(file: str) -> str:
     return "-" if file == "-" else str(Path(file).absolute())
 
 
-def _arriving(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield whole lines of a pipe: what has come in, when it pauses or is much."""
+def _arriving(stream: IO[bytes]) -> Iterator[bytes | None]:
+    """Yield whole lines of a pipe: what has come in, when some have waited or are much.
+
+    None stands where the pipe is silent. Ctrl-C meanwhile is its end: what was read is sent.
+    """
     number, rest, since = stream.fileno(), b"", time.monotonic()
-    while True:
-        ready, _, _ = select.select([number], [], [], _FLUSH_S)
-        data = os.read(number, _READ_BYTES) if ready else b""
+    ended = False
+    while not ended:
+        try:
+            ready, _, _ = select.select([number], [], [], _FLUSH_S)
+            data = os.read(number, _READ_BYTES) if ready else b""
+            ended = bool(ready) and not data
+        except KeyboardInterrupt:
+            ready, data, ended = [], b"", True
         rest += data
-        ended = bool(ready) and not data
         if ended or len(rest) >= _READ_BYTES or time.monotonic() - since >= _FLUSH_S:
             end = len(rest) if ended else rest.rfind(b"\n") + 1
             if end:
                 yield rest[:end]
             rest, since = rest[end:], time.monotonic()
-        if ended:
-            return
+        if not ready and not ended:
+            yield None

@@ -217,12 +217,16 @@ def _latest(status: os.stat_result | None) -> Callable[[], datetime]:
 def _arriving(descriptor: int) -> Iterator[bytes | None]:
     """Yield the lines of a pipe as they arrive, and None when some have waited ``_FLUSH_S``.
 
+    None comes once more where the pipe is silent for so long, so that two in a row are a pause.
     Ctrl-C while the pipe is silent is its end: what was read is sent and reported.
     """
     parts: list[bytes] = []
     flush_at: float | None = None
+    paused = True
     while True:
-        left_s = None if flush_at is None else max(0.0, flush_at - time.monotonic())
+        left_s = None if paused else _FLUSH_S
+        if flush_at is not None:
+            left_s = max(0.0, flush_at - time.monotonic())
         try:
             ready, _, _ = select.select([descriptor], [], [], left_s)
         except KeyboardInterrupt:
@@ -230,8 +234,12 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
         if flush_at is not None and time.monotonic() >= flush_at:
             yield None
             flush_at = None
+        elif not ready and flush_at is None:
+            yield None
+            paused = True
         if not ready:
             continue
+        paused = False
         data = os.read(descriptor, _READ_BYTES)
         if not data:
             break

@@ -6,11 +6,16 @@ import io
 import os
 import socket
 import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from verso_client.cli.sources import Format, Reading, guess_format, read
+from verso_client.cli.tailing.joining import Joining
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 
@@ -133,8 +138,46 @@ def test_the_lines_of_a_pipe_are_sent_while_it_is_quiet() -> None:
             if found[-1] is None:
                 sent.set()
     thread.join()
-    assert found[:4] == [b"one", b"two", None, b"three"]
-    assert [one for one in found[4:] if one is not None] == [b"end"]
+    assert found[:3] == [b"one", b"two", None]
+    assert [one for one in found[3:] if one is not None] == [b"three", b"end"]
+
+
+@contextmanager
+def pipe_of(lines: Iterable[bytes], *, pause_s: float) -> Iterator[IO[bytes]]:
+    """Yield a pipe that a program writes lines to, with a pause after each."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as stream:
+            for line in lines:
+                stream.write(line)
+                time.sleep(pause_s)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with os.fdopen(reader, "rb") as stream:
+        yield stream
+    thread.join()
+
+
+def test_a_record_of_a_pipe_that_never_pauses_stays_whole() -> None:
+    """What is complete is sent meanwhile."""
+    lines = [b"E one\n", b"E two\n", *[b" more\n"] * 15, b"E three\n"]
+    reading = Reading(name="boot", joining=Joining("^E"))
+    with pipe_of(lines, pause_s=0.1) as stream:
+        found = [
+            one.text if isinstance(one, Document) else None for one in read(stream, "-", reading)
+        ]
+    records = [b"E one", b"E two\n" + b" more\n" * 14 + b" more", b"E three"]
+    assert [one for one in found if one is not None] == records
+    assert found.index(None) < found.index(records[1])
+
+
+def test_a_record_of_a_pipe_ends_where_the_pipe_pauses() -> None:
+    reading = Reading(name="boot", joining=Joining("^E"))
+    with pipe_of([b"E one\n more\n", b"late\n"], pause_s=3) as stream:
+        found = [one.text for one in read(stream, "-", reading) if isinstance(one, Document)]
+    assert found == [b"E one\n more", b"late"]
 
 
 def test_lines_have_the_times_that_stand_in_them(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -396,3 +396,24 @@ def test_a_request_has_no_more_records_than_a_gateway_takes(tmp_path: Path) -> N
         part = CompleteFile(file.fileno(), host="h", joining=joining).read(0)
     assert part is not None
     assert (part.body, part.end) == (platform.bodies[0], 5 * REQUEST_RECORDS)
+
+
+def test_a_record_ends_at_a_pause_of_its_pipe_and_at_the_length_of_a_text() -> None:
+    """A pattern that fits no line keeps no more than one record back."""
+    joining = Joining("^E", times=None)
+    parts = [b"E one\n", b" more\n", None, b"late\n", None, None]
+    assert [json.loads(body)["text"] for body in joining.bodies(parts)] == ["E one\n more", "late"]
+    kept, lines = 0, [b"x" * 99_999 + b"\n"] * 100
+
+    def given() -> Iterator[bytes]:
+        nonlocal kept
+        for line in lines:
+            kept += len(line)
+            yield line
+
+    found: list[str] = []
+    for body in joining.bodies(given()):
+        found += [json.loads(row)["text"] for row in body.splitlines()]
+        kept -= sum(len(json.loads(row)["text"]) + 1 for row in body.splitlines())
+        assert kept <= RECORD_BYTES
+    assert found == [one.decode() for one in joining.records(b"".join(lines))]

@@ -158,7 +158,8 @@ class Followed:
     def next_part(self) -> Part | None:
         """Return lines that are due to be sent; None where none are."""
         now, offset = time.monotonic(), self.mark.offset
-        left = os.fstat(self.descriptor).st_size - offset
+        size = os.fstat(self.descriptor).st_size
+        left = size - offset
         if left <= 0:
             self._since = None
             return None
@@ -169,7 +170,8 @@ class Followed:
             return None
         data = self._whole_lines(offset, finished=finished)
         if self._joining is not None and data:
-            quiet = finished or now - self._grown >= self._pace.wait_s
+            silent = size == self._size and now - self._grown >= self._pace.wait_s
+            quiet = finished or silent
             if not (quiet and len(data) == left):
                 data = data[: self._joining.last_begin(data)] or self._too_long(data, left)
             data = self._joining.first(data)

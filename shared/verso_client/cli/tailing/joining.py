@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 
 from verso_client.cli.line_times import LineTimes
 from verso_core.errors import RequestInvalid
@@ -42,43 +43,46 @@ class Joining:
 
     def last_begin(self, data: bytes) -> int:
         """Return where the last record of whole lines begins; 0 if that is the first."""
-        found = place = 0
-        for line in _lines(data):
-            if place and self.begins(line):
-                found = place
-            place += len(line)
-        return found
+        return max(self._begins(data), default=0)
 
     def first(self, data: bytes) -> bytes:
         """Return the first of whole lines, those of as many records as a request may have."""
         if data.count(b"\n") < REQUEST_RECORDS:
             return data
-        count = place = 0
-        for line in _lines(data):
-            if place and self.begins(line):
-                count += 1
-                if count == REQUEST_RECORDS:
-                    return data[:place]
-            place += len(line)
-        return data
+        end = next(islice(self._begins(data), REQUEST_RECORDS - 1, None), None)
+        return data[:end]
 
     def records(self, data: bytes) -> Iterator[bytes]:
         """Yield the records of whole lines, each without its last line feed."""
+        begin = 0
+        for end in self._begins(data):
+            yield from _cut(data[begin:end])
+            begin = end
+        if begin < len(data):
+            yield from _cut(data[begin:])
+
+    def _begins(self, data: bytes) -> Iterator[int]:
+        """Yield where records but the first begin, also one that a record's length cuts off."""
         begin = place = 0
         for line in _lines(data):
             if place > begin and (self.begins(line) or place + len(line) - begin > RECORD_BYTES):
-                yield from _cut(data[begin:place])
+                yield place
                 begin = place
             place += len(line)
-        if place > begin:
-            yield from _cut(data[begin:place])
 
     def joined(self, lines: Iterable[bytes | None]) -> Iterator[bytes | None]:
-        """Yield lines joined to records, as they come; None, a pause, ends a record and stays."""
+        """Yield lines joined to records, as they come; None, what came is to be sent, stays.
+
+        A record waits for its next line, and ends where none came from one None to the next.
+        """
         parts: list[bytes] = []
         size = 0
+        waited = False
         for line in lines:
-            ends = line is None or self.begins(line) or size + len(line) > RECORD_BYTES
+            if line is None:
+                ends, waited = waited, True
+            else:
+                ends, waited = self.begins(line) or size + len(line) > RECORD_BYTES, False
             if parts and ends:
                 yield b"".join(parts)
                 parts, size = [], 0
@@ -90,12 +94,15 @@ class Joining:
         if parts:
             yield b"".join(parts)
 
-    def bodies(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield NDJSON of the records of lines that come in parts; a record may be in several."""
+    def bodies(self, parts: Iterable[bytes | None]) -> Iterator[bytes]:
+        """Yield NDJSON of the records of lines that come in parts; a record may be in several.
+
+        None among the parts, a pause, ends a record.
+        """
         rest = b""
         for part in parts:
-            data = rest + part
-            end = self.last_begin(data)
+            data = rest + (part or b"")
+            end = len(data) if part is None else self.last_begin(data)
             rest = data[end:]
             yield from self._requests(data[:end])
         yield from self._requests(rest)
