@@ -3,8 +3,8 @@
 No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
 chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the last
 2 MiB of the first part, which is as much text as a fit uses; *smallest* under that codec policy
-instead of ``balanced``. Ids of documents are the platform's own, of 32
-digits, or numbers (``--ids``). Then everything is written into real stores:
+instead of ``balanced``. Ids of documents are the platform's own, of 20
+characters, or numbers (``--ids``). Then everything is written into real stores:
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,

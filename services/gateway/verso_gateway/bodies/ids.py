@@ -1,8 +1,10 @@
 """Time-ordered ids for documents whose sender gave none.
 
-An id is a UUID of version 7 (RFC 9562, section 5.7) as 32 hexadecimal digits: the milliseconds at
-which its request arrived, then random bits. The ids of one request follow each other, so they are
-in the order of its documents (section 6.2, method 2).
+An id has 20 digits of base 62, since each of its bytes is kept with the document. They are a number
+of 117 bits: the milliseconds since 1970 at which its request arrived (43 bits, until 2248), then 74
+random bits, as many as a UUID of version 7 has (RFC 9562, section 5.7). The ids of one request
+follow each other, so they are in the order of its documents, by bytes as well (section 6.2, method
+2).
 
 Nothing of the content enters an id, so equal texts stay documents of their own.
 
@@ -15,22 +17,24 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import string
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
-_VERSION = 7 << 76
-_VARIANT = 2 << 62
-_LOW_BITS = 62
-_SPARE = 1 << (_LOW_BITS - 1)
-"""The last 62 bits start in their lower half, so that no request of any size overflows them."""
+ID_CHARACTERS = 20
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # as bytes are ordered
+_RANDOM_BITS = 74
+_ID_BITS = 43 + _RANDOM_BITS
+_SPARE = 1 << (_RANDOM_BITS - 1)
+"""Random bits start in their lower half, so that no request of any size overflows them."""
 
 
 def new_ids() -> Iterator[str]:
     """Yield the ids of one request, growing, without end."""
-    milliseconds, random_a = time.time_ns() // 1_000_000, secrets.randbits(12)
-    first = milliseconds << 80 | _VERSION | random_a << 64 | _VARIANT | secrets.randbelow(_SPARE)
-    return (f"{number:032x}" for number in count(first))
+    milliseconds = time.time_ns() // 1_000_000
+    first = milliseconds << _RANDOM_BITS | secrets.randbelow(_SPARE)
+    return map(_written, count(first))
 
 
 NewId = Callable[[bytes], str]
@@ -51,6 +55,15 @@ def ids_of_key(tenant: str, idempotency_key: str) -> NewId:
     def new_id(text: bytes) -> str:
         made = hashlib.blake2b(f"{next(places)}\n".encode(), key=key, digest_size=16)
         made.update(text)
-        return made.hexdigest()
+        return _written(int.from_bytes(made.digest()) >> 8 * made.digest_size - _ID_BITS)
 
     return new_id
+
+
+def _written(number: int) -> str:
+    """Return a number of up to 117 bits as the digits of an id."""
+    digits = []
+    for _ in range(ID_CHARACTERS):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))
