@@ -282,7 +282,7 @@ def scalar(value: str) -> Scalar:
     """Return a JSON scalar as its value, anything else as the string."""
     try:
         parsed = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return parsed if isinstance(parsed, str | int | float | bool) else value
 
@@ -313,7 +313,7 @@ def _parsed(
 ) -> Document:
     try:
         row: Any = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise RequestInvalid(f"{where}: expected a JSON object, got malformed JSON") from exc
     if not isinstance(row, dict):
         raise RequestInvalid(f"{where}: expected a JSON object, got {type(row).__name__}")

@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from verso_client.cli.sources import Format, Reading, guess_format, read
+from verso_client.cli.sources import Format, Reading, guess_format, read, scalar
 from verso_client.cli.tailing.joining import Joining
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
@@ -206,3 +206,11 @@ def test_a_line_that_is_no_document_names_its_place(line: bytes) -> None:
 )  # fmt: skip
 def test_the_format_goes_by_the_name(name: str, how: Format) -> None:
     assert guess_format(name) is how
+
+
+def test_json_that_is_nested_too_deeply_is_an_invalid_line() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    stream = io.BytesIO(b'{"text": "a", "metadata": {"a": ' + deep + b"}}\n")
+    with pytest.raises(RequestInvalid, match="malformed JSON"):
+        list(read(stream, "a.jsonl", Reading(how=Format.JSONL)))
+    assert scalar(deep.decode()) == deep.decode()
