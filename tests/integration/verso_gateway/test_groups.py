@@ -19,7 +19,7 @@ from verso_core.jobs.collections import partition_names, partition_of
 from verso_core.jobs.ingest import DeleteItem, DeleteParams
 from verso_core.record import Codec, Entry, Record
 from verso_core.settings import LedgerAddress
-from verso_gateway.bodies.ids import ids_of_key
+from verso_gateway.bodies.ids import ID_CHARACTERS, ids_of_key
 from verso_gateway.bodies.upload import Upload
 from verso_ledger import (
     Accepted,
@@ -237,11 +237,11 @@ def test_whatever_stops_a_request_it_is_stored_once_when_it_is_sent_again(
                 new += len(made)
             if draw.random() < 0.5:
                 site.work()
-                assert {n: t for n, t in site.held().items() if len(n) < 32} == model
+                assert {n: t for n, t in site.held().items() if len(n) < ID_CHARACTERS} == model
         site.work()
         held = site.held()
-        assert {name: text for name, text in held.items() if len(name) < 32} == model
-        assert sum(len(name) == 32 for name in held) == new
+        assert {name: text for name, text in held.items() if len(name) < ID_CHARACTERS} == model
+        assert sum(len(name) == ID_CHARACTERS for name in held) == new
 
     asyncio.run(run())
 
