@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from verso_core import tracing
 from verso_core.errors import (
-    IdempotencyConflict,
     LedgerUnavailable,
     NotReady,
     WebhookUnknown,
@@ -27,7 +26,7 @@ from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
-from verso_ledger.ledgers.submission import GroupSubmission
+from verso_ledger.ledgers.submission import GroupSubmission, job_of_key
 from verso_ledger.names import new_job_id
 
 T = TypeVar("T")
@@ -152,6 +151,18 @@ class JobService:
             await ledger.webhooks.copy(job.tenant, hook)
             return await ledger.accept(job)
 
+    async def is_known(self, job: NewJob) -> bool:
+        """Whether a job's idempotency key, if it has one, has made a job before.
+
+        Raises:
+            IdempotencyConflict: the key belongs to another request.
+            LedgerUnavailable: a ledger that may know it does not answer.
+        """
+        if job.idempotency is None:
+            return False
+        found = await job_of_key(await self._ledgers.for_job(job), job)
+        return (found or await self._known(job)) is not None
+
     async def _known(self, job: NewJob) -> Accepted | None:
         """Return the job that an idempotency key made where its collection was before it moved.
 
@@ -162,11 +173,9 @@ class JobService:
         if job.idempotency is None or job.collection is None:
             return None
         for ledger in await self._ledgers.earlier(job.collection):
-            found = await ledger.moves.job_of_key(job.tenant, job.idempotency[0])
+            found = await job_of_key(ledger, job)
             if found is not None:
-                if found[1] != job.idempotency[1]:
-                    raise IdempotencyConflict("expected the same body as this key's first request")
-                return Accepted(found[0], replayed=True, wakeup=False)
+                return found
         return None
 
     async def submit_and_wait(

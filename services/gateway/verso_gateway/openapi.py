@@ -57,6 +57,8 @@ _AWAITED = frozenset(
 """Operations whose job is always awaited: they never answer 202."""
 _NOT_REPEATABLE = frozenset({"migrate"})
 """Operations that start a job and read no Idempotency-Key: doing them twice does no more."""
+_REPEATABLE = frozenset({"updateDocument", "deleteDocument"})
+"""Operations that read one, and are no POST with a body."""
 _BODIES: dict[str, type[BaseModel]] = {}
 _DESCRIBED: dict[str, type[BaseModel]] = {}
 """Models of 202 answers, of which FastAPI does not know."""
@@ -244,7 +246,8 @@ def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:
         examples = json.loads(files("verso_gateway").joinpath("examples.json").read_bytes())
         for path, method, operation in operations(schema):
             _complete(operation, route=routes[operation["operationId"]], path=path)
-            if method == "post" and _is_job(operation) and "requestBody" in operation:
+            posted = method == "post" and "requestBody" in operation
+            if _is_job(operation) and (posted or operation["operationId"] in _REPEATABLE):
                 _add_idempotency(operation)
             _add_examples(operation, examples.get(operation["operationId"], {}))
         app.openapi_schema = schema

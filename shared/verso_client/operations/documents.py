@@ -364,9 +364,10 @@ def delete(document: str, *, collection: str) -> Steps[None]:
     """Delete a document.
 
     Raises:
-        DocumentUnknown: no document has this id; this call may have deleted it itself.
+        DocumentUnknown: no document has this id.
     """
-    call = Call("DELETE", path_of("documents", document), params={"collection": collection})
+    key, params = {"Idempotency-Key": new_key()}, {"collection": collection}
+    call = Call("DELETE", path_of("documents", document), params=params, headers=key)
     if not (yield from answered_one(call)).get("deleted", True):
         raise DocumentUnknown(f"no document {document!a}")
 

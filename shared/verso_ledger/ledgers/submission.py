@@ -128,15 +128,8 @@ class GroupSubmission:
         Raises:
             IdempotencyConflict: the key belongs to another request.
         """
-        if job.idempotency is None:
-            return None
         ledger, part = lead
-        found = await ledger.moves.job_of_key(job.tenant, job.idempotency[0])
-        if found is None:
-            return await self._known(part)
-        if found[1] != job.idempotency[1]:
-            raise IdempotencyConflict("expected the same body as this key's first request")
-        return Accepted(found[0], replayed=True, wakeup=False)
+        return await job_of_key(ledger, job) or await self._known(part)
 
     async def _accept(self, parts: Sequence[_Part], *, keep_s: int | None) -> Accepted:
         """Write all parts, the one that leads last.
@@ -183,3 +176,20 @@ class GroupSubmission:
 async def _cancel(ledger: AsyncLedger, part: NewJob) -> None:
     with suppress(JobUnknown, Unavailable):
         await ledger.cancel(part.job_id or "")
+
+
+async def job_of_key(ledger: AsyncLedger, job: NewJob) -> Accepted | None:
+    """Return the job that a job's idempotency key has made on a ledger; None if there is none.
+
+    Raises:
+        IdempotencyConflict: the key belongs to another request.
+        LedgerUnavailable: the ledger does not answer.
+    """
+    if job.idempotency is None:
+        return None
+    key, digest = job.idempotency
+    if (found := await ledger.moves.job_of_key(job.tenant, key)) is None:
+        return None
+    if found[1] != digest:
+        raise IdempotencyConflict("expected the same body as this key's first request")
+    return Accepted(found[0], replayed=True, wakeup=False)

@@ -191,17 +191,27 @@ class FakeWorker:
             case Kind.CLUSTER:
                 return {"records": 0, "clusters": 0, "alone": 0, "unread": 0, "groups": []}
             case Kind.LIST:
-                return {"documents": [], "next_cursor": None}
+                asked = [one for one in work.params.get("ids", ()) if one in self.documents]
+                return {"documents": [self._listed(one) for one in asked], "next_cursor": None}
             case Kind.COUNT:
                 return {"documents": 0}
             case Kind.FACETS:
                 return {"documents": 0, "facets": []}
             case Kind.UPDATE:
-                return {"id": item.header["id"], "written": 1}
+                document, written = item.header["id"], item.header["written"] + 1
+                self.documents[document].header.update(
+                    metadata=item.header["metadata"], written=written
+                )
+                return {"id": document, "written": written}
             case Kind.HEADS:
                 return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
             case _:
                 raise AssertionError(f"the gateway never asks a worker for {work.kind}")
+
+    def _listed(self, document: str) -> dict[str, Any]:
+        header = self.documents[document].header
+        written = header.get("written", 1)
+        return {"id": document, "written": written, "bytes": 1, "metadata": header["metadata"]}
 
     def _shown(self, work: Slice, item: Item) -> dict[str, Any]:
         if work.kind is Kind.PROJECT:

@@ -88,6 +88,31 @@ def test_documents_are_read_and_deleted(client: httpx2.Client) -> None:
     assert client.get("/v1/documents/a?collection=nope").json()["code"] == "collection_unknown"
 
 
+def test_a_change_or_delete_that_is_sent_again_under_its_key_is_done_once(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    """Its answer is the first one's, whatever came between."""
+
+    def change(key: str, value: int, **more: object) -> httpx2.Response:
+        body = {"metadata": {"k": value}, **more}
+        return client.patch("/v1/documents/a", json=body, headers={"Idempotency-Key": key})
+
+    first = change("one", 2, written=1)
+    assert first.json() == {"id": "a", "written": 2}
+    assert change("two", 3).json()["written"] == 3
+    again = change("one", 2, written=1)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert worker.documents["a"].header["metadata"] == {"k": 3}
+    other = change("one", 4)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
+    for _ in range(2):
+        gone = client.delete("/v1/documents/a", headers={"Idempotency-Key": "three"})
+        assert (gone.status_code, gone.json()) == (200, {"id": "a", "deleted": True})
+    assert change("two", 3).json()["written"] == 3
+    assert change("four", 5).json()["code"] == "document_unknown"
+
+
 def test_a_read_that_nobody_answers_is_503_and_leaves_no_work(
     client: httpx2.Client, worker: FakeWorker
 ) -> None:

@@ -89,9 +89,9 @@ def test_an_operation_that_makes_a_job_says_how_it_is_awaited_and_found() -> Non
     repeatable = {
         name for name, (_, _, one) in OPERATIONS.items() if "Idempotency-Key" in names(one)
     }
-    assert (
-        {"ingest", "embed", "search", "createCollection", "promote", "train"} <= repeatable <= jobs
-    )
+    read = {"ingest", "embed", "search", "createCollection", "promote", "train"}
+    assert read | {"updateDocument", "deleteDocument"} <= repeatable <= jobs
+    assert {"changeCollection", "deleteCollection"}.isdisjoint(repeatable)
 
 
 def test_every_example_is_of_an_operation() -> None:

@@ -25,12 +25,16 @@ from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of, guarded
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.intake import unix_seconds
+from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions.scatter import holder
+from verso_ledger import NewJob
 
 router = guarded("documents")
 
 BYTES = "application/octet-stream"
+_NEVER = -1
+"""Number of no job: what was written by it is no document, so nothing is changed."""
 Collection = Annotated[str, Query(description="name of the collection")]
 
 
@@ -68,14 +72,22 @@ async def update(request: Request, document: str, collection: Collection = "defa
     """Change a document's metadata or time; its text and vectors stay, byte for byte.
 
     ``metadata`` sets the keys it has; with ``replace`` it is all that there is then. Two changes at
-    once: the later one is refused as ``document_changed`` and may be sent again.
+    once: the later one is refused as ``document_changed`` and may be sent under another key.
     """
     name = check_document_id(document)
     where = await _where(request, collection, name)
     value = await reading.read_object(request)
     checked = reading.validate(request, value, model=UpdateRequest)
-    item = _changed(await _stored(request, name, where), checked, value.get("metadata"))
-    job = responses.job_of_one(request, Kind.UPDATE, UpdateParams(collection=where), item)
+
+    async def job_of(item: UpdateItem) -> NewJob:
+        made = responses.job_of_one(request, Kind.UPDATE, UpdateParams(collection=where), item)
+        return await responses.repeatable(request, made)
+
+    job = await job_of(UpdateItem(name, {}, None, written=_NEVER))
+    # A request that is sent again is answered by its job, whatever became of the document.
+    if not await context_of(request).job_service.is_known(job):
+        stored = await _stored(request, name, where)
+        job = await job_of(_changed(stored, checked, value.get("metadata")))
     return await responses.respond(request, job, body=responses.sole)
 
 
@@ -125,6 +137,7 @@ async def delete(request: Request, document: str, collection: Collection = "defa
     name = check_document_id(document)
     params = DeleteParams(collection=await _where(request, collection, name))
     job = responses.job_of_one(request, Kind.DELETE, params, DeleteItem(name))
+    job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=_deleted)
 
 
