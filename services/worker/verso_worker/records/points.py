@@ -4,6 +4,7 @@ A point's payload is kept small, for it counts as storage:
 
     d   document id           n   chunk, >= 0
     t   Unix seconds, absent where the document has no time
+    s   the same, exact, as text, if ``t`` alone would not return it as it was
     m   the values of each metadata key, nested keys joined by dots; absent where there are none
     j   the metadata as JSON, if ``m`` alone would not return it as it was
     x   1 if the scrub put the point again after its metadata and time were lost, else absent
@@ -13,8 +14,9 @@ undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or a bac
 them as %22 and %5C. The embedded engine's binding reads ``True`` in a filter as the number 1:
 booleans are kept as strings that begin with U+0001. An engine compares integers with a range as
 float64: those that float64 may not hold are kept as such strings too. A whole number is kept as an
-integer, for an engine looks up integers only. Null, lists, nested keys and numbers that were
-changed make ``j`` necessary.
+integer, for an engine looks up integers only. Of other numbers an engine changes some
+(:mod:`verso_worker.records.numbers`), and gets the next one that it does not. Null, lists, nested
+keys and numbers that were changed make ``j`` necessary.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from verso_core.errors import CollectionUnknown, IdInvalid, VectorInvalid
 from verso_core.jobs.filters.nodes import EXACT_BELOW, ID, TIME, path_of
 from verso_core.jobs.search import Scale
 from verso_core.texts import Scalar, check_metadata, values_of
+from verso_worker.records.numbers import kept_number
 from verso_worker.records.space import Space, Stored, Vector
 
 TERMS = "terms"
@@ -213,7 +216,9 @@ def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
     """
     kept: dict[str, Any] = {}
     for key, value in payload.items():
-        if key != "m":
+        if key == "t":
+            kept |= _kept_time(_size_checked(value))
+        elif key != "m":
             kept[key] = _size_checked(value)
         elif check_metadata(value):
             values = values_of(value)
@@ -227,7 +232,9 @@ def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
 def unpacked(payload: Mapping[str, Any] | None) -> dict[str, Any]:
     """Undo :func:`packed`; ``m`` is always there."""
     given = dict(payload or {})
-    whole = given.pop("j", None)
+    whole, time = given.pop("j", None), given.pop("s", None)
+    if isinstance(time, str):
+        given["t"] = float(time)
     if isinstance(whole, str):
         return given | {"m": json.loads(whole)}
     given["m"] = {unquote(key): _given(value) for key, value in given.get("m", {}).items()}
@@ -252,7 +259,8 @@ def kept_value(value: Scalar) -> str | int | float:
     if isinstance(value, str):
         return kept_string(value)
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < EXACT_BELOW else value
+        whole = value.is_integer() and abs(value) < EXACT_BELOW
+        return int(value) if whole else kept_number(value)
     return value if abs(value) < EXACT_BELOW else f"{_INTEGER}{value}"
 
 
@@ -322,13 +330,21 @@ def _as_it_was(value: object) -> bool:
     """Whether a value of metadata is given back by what filters see of it."""
     if isinstance(value, str | bool):
         return True
-    return isinstance(value, int | float) and type(kept_value(value)) is type(value)
+    if not isinstance(value, int | float):
+        return False
+    kept = kept_value(value)
+    return type(kept) is type(value) and kept == value
 
 
 def _given(value: Scalar) -> Scalar:
     if not isinstance(value, str) or not value.startswith(_MARK):
         return value
     return value == _TRUE if value in (_TRUE, _FALSE) else value.removeprefix(_MARK)
+
+
+def _kept_time(value: float) -> dict[str, Any]:
+    kept = kept_number(float(value))
+    return {"t": value} if kept == value else {"t": kept, "s": repr(float(value))}
 
 
 def _size_checked(value: Any) -> Any:

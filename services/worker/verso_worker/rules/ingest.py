@@ -49,6 +49,7 @@ from verso_core.record import (
     written_by,
 )
 from verso_worker.records.cache import Cache
+from verso_worker.records.numbers import neighbours
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space, Stored
@@ -400,6 +401,18 @@ def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bo
     if entry is None or entry.about is None or LOST in payload:
         return True
     return about_hash(payload.get("m"), payload.get("t"), key=key) == entry.about
+
+
+def as_written(
+    payload: dict[str, Any], entry: Entry | None, *, key: bytes
+) -> dict[str, Any] | None:
+    """Return a point's payload as its entry's hash says that it was written; None if not known.
+
+    The engine may have given back other numbers than it was given.
+    """
+    if agrees(payload, entry, key=key):
+        return payload
+    return next((one for one in neighbours(payload) if agrees(one, entry, key=key)), None)
 
 
 def _write(draft: _Draft, records: Sequence[Record], collection: Collection) -> Write:

@@ -45,6 +45,7 @@ from verso_core.jobs.documents import (
 )
 from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
 from verso_core.texts import Metadata, values_of
+from verso_worker.records.numbers import kept_number
 from verso_worker.records.points import Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules import located
@@ -405,11 +406,12 @@ class _Pages:
 
     def _by_time(self, page_end: PageEnd | None) -> list[Match]:
         found: list[Match] = []
-        start = None if page_end is None else page_end.time
+        start: float | None = None
         where = self._asked.filter
         if page_end is not None:  # documents of the same time may come behind it
-            here = self._of_time(page_end.time or 0.0)
-            found += [one for one in here if self._behind((one.id,), (page_end.id,))]
+            end, start = page_end.time or 0.0, kept_number(page_end.time or 0.0)
+            here = self._of_time(start)
+            found += [one for one in here if self._behind(_by_time(one), (end, page_end.id))]
         while len(found) < self._wanted:
             beyond = where if start is None else _both(where, self._beyond(start))
             fetch = self._wanted - len(found) + PAGE
@@ -420,8 +422,8 @@ class _Pages:
                 limit=fetch,
                 where=beyond,
             )
-            last = float(rows[-1][1]["t"]) if len(rows) == fetch else None
-            whole = [row for row in rows if row[1]["t"] != last]
+            last = kept_number(rows[-1][1]["t"]) if len(rows) == fetch else None
+            whole = [row for row in rows if kept_number(row[1]["t"]) != last]
             found += self._sorted(self._matching.live(self._collection, whole))
             if last is None:
                 break
@@ -435,9 +437,7 @@ class _Pages:
         return self._sorted([one for page in pages for one in page])
 
     def _sorted(self, rows: list[Match]) -> list[Match]:
-        return sorted(
-            rows, key=lambda one: (one.time or 0.0, one.id), reverse=self._asked.descending
-        )
+        return sorted(rows, key=_by_time, reverse=self._asked.descending)
 
     def _beyond(self, time: float) -> Filter:
         if self._asked.descending:
@@ -450,6 +450,10 @@ class _Pages:
 
 def _both(where: Filter | None, other: Filter) -> Filter:
     return other if where is None else where & other
+
+
+def _by_time(row: Match) -> tuple[float, str]:
+    return row.time or 0.0, row.id
 
 
 def _by_name(row: Placed) -> tuple[str, int]:

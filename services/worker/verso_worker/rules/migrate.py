@@ -38,7 +38,7 @@ from verso_core.jobs.fitting import Fitting
 from verso_core.jobs.migrate import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.collections import collection_named
-from verso_worker.rules.ingest import Ingest, Source, agrees
+from verso_worker.rules.ingest import Ingest, Source, as_written
 from verso_worker.rules.logs.migrating import LogMigration
 from verso_worker.rules.ports.models import Model, Models
 from verso_worker.rules.ports.outcome import Write
@@ -395,7 +395,8 @@ class Migrate:
         found: dict[str, dict[str, Any]] = {}
         for name, entry in entries.items():
             carried = [payloads[point] for point in points[name] if point in payloads]
-            right = [payload for payload in carried if agrees(payload, entry, key=key)]
+            told = (as_written(payload, entry, key=key) for payload in carried)
+            right = [payload for payload in told if payload is not None]
             if right or not entry.about:
                 found[name] = right[0] if right else {}
         return found

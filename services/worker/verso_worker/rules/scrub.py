@@ -24,10 +24,10 @@ Before the first bucket the collection's fitted tables are read as they are stor
 flipped bit are written again, and count as repaired.
 
 Metadata and time are stored only in the payloads of a document's points. One payload that agrees
-with the entry is enough to restore the others. If there are payloads but none agrees, the document
-is damaged. If all points are missing, they are put again without metadata, so that searches find
-the text. Unless the entry says that there was no metadata, they are marked as having lost it, and
-the document counts as damaged until it is written again.
+with the entry, or does so with numbers next to its own, is enough to restore the others. If there
+are payloads but none agrees, the document is damaged. If all points are missing, they are put again
+without metadata, so that searches find the text. Unless the entry says that there was no metadata,
+they are marked as having lost it, and the document counts as damaged until it is written again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_h
 from verso_worker.records.points import LOST, Point
 from verso_worker.records.space import Space
 from verso_worker.rules.cold.entries import ColdEntries, Moving
-from verso_worker.rules.ingest import Ingest, Source, agrees
+from verso_worker.rules.ingest import Ingest, Source, agrees, as_written
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Documents, Vectors
@@ -258,7 +258,8 @@ class Scrub:
             records = () if entry is None else entry.records
             decoded = [next(decoded_of) for _ in records]
             carried = [payloads[point] for point in own if point in payloads]
-            right = [payload for payload in carried if agrees(payload, entry, key=key)]
+            told = (as_written(payload, entry, key=key) for payload in carried)
+            right = [payload for payload in told if payload is not None]
             findings.append(
                 _Finding(
                     document=document,

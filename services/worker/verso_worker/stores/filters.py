@@ -2,12 +2,14 @@
 
 The embedded engine and the client library of a server have the same conditions in classes of their
 own: each adapter offers them as a :class:`Language`. Every test of
-:mod:`verso_core.jobs.filters` has an exact translation, so nothing is filtered afterwards.
+:mod:`verso_core.jobs.filters` has an exact translation, so nothing is filtered afterwards; only
+numbers that engines do not tell apart (:mod:`verso_worker.records.numbers`) are one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from verso_core.jobs import Filter
@@ -95,7 +97,7 @@ class Translator(Generic[C]):
             case Exists(field):
                 return say.none_of([say.empty(path_in_payload(field))])
             case Within(field):
-                return say.within(path_in_payload(field), node)
+                return say.within(path_in_payload(field), _kept(node))
             case Prefix(field, prefix):
                 kept = prefix if field == ID else kept_string(prefix)
                 return say.prefix(path_in_payload(field), kept)
@@ -123,3 +125,12 @@ class Translator(Generic[C]):
         large = [v for v in values if type(v) is int and EXACT_BELOW <= abs(v) <= MAX_INTEGER]
         if large:
             yield self._language.integers(path, large)
+
+
+def _kept(bounds: Within) -> Within:
+    """Return bounds of numbers as the engines keep them."""
+    gt, gte, lt, lte = (
+        float(kept_value(one)) if isinstance(one, float) else one
+        for one in (bounds.gt, bounds.gte, bounds.lt, bounds.lte)
+    )
+    return replace(bounds, gt=gt, gte=gte, lt=lt, lte=lte)
