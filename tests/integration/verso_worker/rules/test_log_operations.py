@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,23 @@ def test_metadata_of_a_record_changes_and_a_line_refuses(filled: Stores) -> None
     assert ask(filled, Kind.COUNT, filter={"field": "host", "eq": "model_store"}).documents == 1
     with pytest.raises(KindUnsupported):
         ask(filled, Kind.UPDATE, {"id": "0:3", "written": 0, **change})
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_list_by_time_has_every_line_of_a_stream_whose_times_go_back(
+    filled: Stores, descending: bool
+) -> None:
+    drawn = random.Random(5)
+    times = [START + drawn.randrange(LINES) for _ in range(300)]
+    late = "".join(f"{datetime.fromtimestamp(at, UTC):%FT%TZ} c: late\n" for at in times)
+    ingest(filled, late.encode(), host="c")
+    rows = [row["id"] for row in listed(filled, order="time", descending=descending, limit=50)]
+    assert len(rows) == len(set(rows)) == 2 * LINES + 2 + 300
+    own = [int(name.removeprefix("2:")) for name in rows if name.startswith("2:")]
+    assert own == sorted(own, reverse=descending)
+
+
+def test_facets_name_no_value_of_which_no_line_passes(filled: Stores) -> None:
+    never = {"and": [{"field": "time", "gt": START + 3.2}, {"field": "time", "lt": START + 3.9}]}
+    found = ask(filled, Kind.FACETS, fields=["host"], filter=never)
+    assert (found.documents, found.facets[0].values) == (0, ())

@@ -65,7 +65,7 @@ class LineCounts:
                 found[segment.stream] += int(batch.passing.sum())
             if n % _TOGETHER == _TOGETHER - 1:
                 on_progress("scan", n, len(partly))
-        return found
+        return +found  # without streams of which no line passes
 
     def labels(self, collection: Collection) -> dict[int, dict[str, str]]:
         """Return the labels of every stream that has lines."""

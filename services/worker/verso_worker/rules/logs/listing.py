@@ -1,7 +1,8 @@
 """List the lines and the records of a log collection, as documents are listed.
 
 By id the lines in blocks come first, stream by stream and by number, and behind them what is stored
-as documents: records, and lines that are text. By time both are merged.
+as documents: records, and lines that are text. By time both are merged, and the lines of one stream
+keep their order: a line that is earlier than the one before it in the list comes right behind it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -121,13 +122,11 @@ class LineList:
         documents = [one.described for one in rows]
         read = self._read(asked, collection, log, numbers, asked.limit + 1)
         lines = [_described(log, line) for line in read.lines]
-        tagged = [(one, True) for one in lines] + [(one, False) for one in documents]
-        sign = -1 if asked.descending else 1
-        tagged.sort(key=lambda row: (row[0].time is None, sign * (row[0].time or 0.0)))
-        page = tagged[: asked.limit]
-        if len(tagged) <= asked.limit:
+        merged = _merged(lines, documents, sign=-1 if asked.descending else 1)
+        page = merged[: asked.limit]
+        if len(merged) <= asked.limit:
             return DocumentPage(documents=tuple(one for one, _ in page))
-        taken = sum(is_line for _, is_line in page)
+        taken = sum(is_line for _, is_line in page)  # they are the first that were read
         if taken:
             numbers = self._read(asked, collection, log, numbers, taken).places
         shown = [one for one, is_line in page if not is_line]
@@ -153,6 +152,23 @@ class LineList:
             collection=asked.collection, filter=asked.filter, order=order, limit=limit
         )
         return self.query.read(log, collection, params, places)
+
+
+def _merged(
+    lines: Sequence[DocumentInfo], documents: Sequence[DocumentInfo], *, sign: int
+) -> list[tuple[DocumentInfo, bool]]:
+    """Merge lines and documents by time, each in their order, and tell which are lines.
+
+    Args:
+        lines: as they were read.
+        documents: by time; those without one come last.
+        sign: -1 for the newest first.
+    """
+    keys = accumulate((sign * (one.time or 0.0) for one in lines), max)
+    of_lines = [((False, key), one, True) for key, one in zip(keys, lines, strict=True)]
+    of_documents = [((one.time is None, sign * (one.time or 0.0)), one, False) for one in documents]
+    rows = sorted(of_lines + of_documents, key=lambda row: row[0])
+    return [(one, is_line) for _, one, is_line in rows]
 
 
 def _described(log: LogCollection, line: Line) -> DocumentInfo:
