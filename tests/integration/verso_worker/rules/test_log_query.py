@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -125,3 +126,29 @@ def test_a_page_of_lines_with_others_around_is_short(logs: Stores) -> None:
     ingest(logs, lines(900), host="a")
     pages = query(logs, raw=False, before=1)
     assert [page.lines for page in pages] == [200, 200, 200, 200, 100]
+
+
+def test_a_line_without_a_time_has_the_same_one_however_it_is_read(logs: Stores) -> None:
+    """A block is read alone by its lines' ids and statements, a segment whole in a list."""
+    drawn = random.Random(6)
+    text = b"".join(
+        b"    at app.Main.step(Main.java:%d)\n" % n
+        if drawn.random() < 0.5
+        else b"2026-01-01T%02d:%02d:00Z a app: failed at step %d\n" % (n // 60, n % 60, n)
+        for n in range(1200)
+    )
+    ingest(logs, text, host="a")
+    times = {row["id"]: row["time"] for row in rows(logs, limit=0)}
+    _, [result] = logs.do(
+        Kind.STATEMENTS, {"collection": NAME}, [Item({})], queue=Queue.INTERACTIVE
+    )
+    own = [
+        row
+        for one in result.items[0]["statements"]
+        for row in rows(logs, statement=one["id"], limit=0)
+    ]
+    assert {row["id"]: row["time"] for row in own} == times
+    names = [f"0:{n}" for n in range(0, 1200, 64)]
+    asked = [Item({"id": name}) for name in names]
+    _, [read] = logs.do(Kind.RECONSTRUCT, {"collection": NAME}, asked)
+    assert [one["time"] for one in read.items] == [time_ns(times[name]) / 1e9 for name in names]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -150,15 +149,15 @@ def read_times(
     source: TimeSource,
     *,
     latest_ns: int = MISSING,
-    untimed: Callable[[], int] | None = None,
+    before: Callable[[], int | None] | None = None,
 ) -> Times:
     """Return the time of each line, Unix nanoseconds. Shape: (lines,).
 
     ``latest_ns`` is the latest time of the lines' segment, if it is known: some of its blocks then
     get the years that they have in the whole of it, where lines write none.
 
-    A line without one has its predecessor's, the first ones that of the first line that has one;
-    where none has one they all have what ``untimed`` returns, or the time of their arrival.
+    A line without one has its predecessor's, the first ones what ``before`` returns, or else that
+    of the first line that has one; where none has one they all have the time of their arrival.
     """
     count = len(lines.begins)
     if not source.pattern:
@@ -172,10 +171,9 @@ def read_times(
     there = found != times.MISSING
     if there.all():
         return found
-    if there.any():
-        first = int(found[int(np.argmax(there))])
-    else:
-        first = source.arrived_ns if untimed is None else untimed()
+    first = None if before is None else before()
+    if first is None:
+        first = int(found[int(np.argmax(there))]) if there.any() else source.arrived_ns
     return np.where(there, found, np.int64(first))
 
 
@@ -239,19 +237,32 @@ class Opened:
             lines,
             self.front.times,
             latest_ns=self.segment.latest,
-            untimed=lambda: self._before(log, number),
+            before=lambda: self._before(log, number),
         )
         return Block(self.first_of(number), lines, shapes, when)
 
-    def _before(self, log: LogCollection, number: int) -> int:
-        """Return the time of the lines of a block none of which has one: that of the line before.
+    def _before(self, log: LogCollection, number: int) -> int | None:
+        """Return the time of the first lines of a block, which have none; None: no line has one.
 
-        Their arrival, as that of other lines, need not be within the times of the segment.
+        As in the whole segment it is that of the line before, or else of the first that has one.
         """
-        with suppress(RecordCorrupt):
-            if number:
-                return int(self.block(log, number - 1).when[-1])
-        return self.segment.earliest
+        for one in range(number - 1, -1, -1):
+            if len(timed := self._timed(log, one)):
+                return int(timed[-1])
+        for one in range(number, len(self.blocks)):
+            if len(timed := self._timed(log, one)):
+                return int(timed[0])
+        return None
+
+    def _timed(self, log: LogCollection, number: int) -> Times:
+        """Return the times of a block from its first line that has one on."""
+        lines, source = self._readable(log, number), self.front.times
+        if lines is None:
+            return np.zeros(0, np.int64)
+        form = times.TimeFormat(source.pattern, source.field)
+        found = times.read(lines, form, now_ns=self.segment.latest, offset_s=source.offset_s)
+        timed: Times = found[found != times.MISSING]
+        return timed
 
     def text_bytes(self) -> int:
         """Return the size of all its lines, with their line ends; nothing is decoded.
@@ -348,7 +359,7 @@ def _unreadable(stream: int, first: int, count: int, cause: Exception) -> Record
 def _ascends(lines: Lines, when: Times, source: TimeSource) -> bool:
     """Whether no line is earlier than the line before, also where blocks are read one by one.
 
-    A block that begins with lines without a time reads other times for them than its segment does.
+    A worker of an earlier release reads other times for a block's first lines if they have none.
 
     Args:
         lines: of a segment.
