@@ -23,17 +23,11 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_ledger": 8_970,
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     "shared/verso_client": 9_500,
-<<<<<<< HEAD
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
     "services/gateway/verso_gateway": 17_530,
-    "services/worker/verso_worker": 32_600,  # with cold storage that moves, ledgers that go back
-=======
-    # with moves, partitions of both kinds, and protobuf that is counted before it is read
-    "services/gateway/verso_gateway": 17_470,
     # with cold storage that moves, ledgers that go back, and numbers that engines change
     "services/worker/verso_worker": 32_750,
->>>>>>> 40bab264 (worker: numbers with all their digits come back from the engines as they were)
     "services/keeper/verso_keeper": 2_770,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,
     # with thresholds of answers that hold where documents are drawn
