@@ -42,6 +42,14 @@ LOOKS = [
     for theme in ("light", "dark")
     if (width == 1440) == (theme == "light") or os.environ.get("VERSO_LOOKS") == "all"
 ]
+# What Chromium says of a connection that ends before, in or between answers.
+BROKEN_CONNECTION = (
+    "ERR_CONNECTION",
+    "ERR_CONTENT_LENGTH_MISMATCH",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_INCOMPLETE",
+    "ERR_SOCKET",
+)
 MAIL = "The certificate of the mail server expires on 3 May 2027. Anna renews it."
 DISKS = "Disk sda1 of the build host is full since Monday. Old builds fill it. Bert cleans it up."
 
@@ -74,6 +82,10 @@ class Look:
     def allow(self, *words: str) -> None:
         """Let messages with these words pass: the browser reports each failed request."""
         self.allowed += words
+
+    def allow_broken_connections(self) -> None:
+        """Let the browser report connections that an ending gateway broke off or did not take."""
+        self.allow(*BROKEN_CONNECTION)
 
     def shot(self, name: str) -> None:
         """Keep a picture, if pictures are wanted."""

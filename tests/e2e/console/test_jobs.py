@@ -155,7 +155,7 @@ def _fail(platform: Platform, job: str) -> None:
 
 
 def test_jobs_are_followed_past_a_restart_of_the_gateway(desktop: Look, work: Platform) -> None:
-    desktop.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET", "ERR_INCOMPLETE")
+    desktop.allow_broken_connections()
     page = desktop.open(JOBS)
     expect(page.locator(".page-head .badge", has_text="live")).to_be_visible()
     work.kill("gateway")

@@ -195,7 +195,7 @@ def test_a_restart_of_the_gateway_is_survived(
     stage: Platform, new_context: Callable[..., BrowserContext]
 ) -> None:
     look = looked(new_context(), stage.url)
-    look.allow("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_SOCKET")
+    look.allow_broken_connections()
     page = look.open(asked("When does the canteen open?"))
     expect(page.locator(".answer-text")).to_contain_text("noon")
     stage.kill("gateway")
