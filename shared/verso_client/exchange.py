@@ -22,7 +22,10 @@ import httpx2
 from verso_core.errors import (
     CLASSES,
     DocumentsRefused,
+    IdInvalid,
+    MetadataInvalid,
     QueueFull,
+    RequestInvalid,
     SourceMoved,
     Unavailable,
     VersoError,
@@ -34,6 +37,12 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.25
 DEFAULT_URL = "http://127.0.0.1:8080"
+_FAULTS: Mapping[str, type[RequestInvalid]] = {
+    "id": IdInvalid,
+    "collection": IdInvalid,
+    "name": MetadataInvalid,  # of a file: it becomes metadata
+}
+"""Errors of parameters that a URL cannot carry; of others it is ``RequestInvalid``."""
 
 
 class Unreachable(Unavailable):
@@ -48,6 +57,9 @@ class Call:
         path: path below the platform's address, its segments quoted.
         repeatable: whether it is idempotent, so that it can be repeated when the connection breaks
             before an answer.
+
+    Raises:
+        RequestInvalid: a parameter holds a lone surrogate, so that a URL cannot carry it.
     """
 
     method: str
@@ -56,6 +68,13 @@ class Call:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
+
+    def __post_init__(self) -> None:
+        for name, given in self.params.items():
+            for value in given if isinstance(given, tuple) else (given,):
+                if not _encodable(str(value)):
+                    error = _FAULTS.get(name, RequestInvalid)
+                    raise error(f"expected {name} without lone surrogates, got {value!a}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +112,24 @@ Attempts = Generator[Call | Pause, Reply | None, T]
 
 
 def path_of(*segments: str) -> str:
-    """Return the path of segments below ``/v1``, each quoted."""
+    """Return the path of segments below ``/v1``, each quoted.
+
+    Raises:
+        IdInvalid: a segment holds a lone surrogate.
+    """
+    for segment in segments:
+        if not _encodable(segment):
+            raise IdInvalid(f"expected an id without lone surrogates, got {segment!a}")
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+def _encodable(text: str) -> bool:
+    """Whether a string has a form in UTF-8, as the bytes of a file's name may lack one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def error_of(reply: Reply) -> VersoError:
@@ -177,7 +212,7 @@ def tail_call(request: TailRequest, *, after: str | None) -> Call:
     """Return the call that streams a tail, from its start or after an event."""
     asked = request.model_dump(mode="json", exclude_unset=True, exclude={"filter"})
     if request.filter is not None:
-        asked["filter"] = request.filter.model_dump_json()
+        asked["filter"] = json.dumps(request.filter.model_dump(mode="json"))
     headers = {} if after is None else {"Last-Event-ID": after}
     return Call("GET", path_of("logs", "tail"), params=asked, headers=headers)
 

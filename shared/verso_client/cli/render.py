@@ -44,6 +44,7 @@ def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
     for item in report.failed[:_FAILURES_SHOWN]:
         assert item.error is not None
         line = f"failed: {item.id or '-'}: {item.error.code}: {item.error.detail}"
+        line = line.encode("utf-8", "backslashreplace").decode()  # of a name that is not UTF-8
         console.print(line, style="red", markup=False, highlight=False)
     if len(report.failed) > _FAILURES_SHOWN:
         console.print(f"... {len(report.failed):,} documents failed", style="red")

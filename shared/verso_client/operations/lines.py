@@ -199,10 +199,11 @@ def _call(
 
 def query_call(request: LinesRequest) -> Call:
     """Return the call that streams lines; each page has a minute, as a late one breaks it off."""
+    body = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
     return Call(
         "POST",
         path_of("logs", "query"),
-        content=request.model_dump_json(exclude_unset=True, by_alias=True).encode(),
+        content=json.dumps(body).encode("ascii"),
         headers={"Content-Type": "application/json", "Prefer": "wait=60"},
     )
 

@@ -60,6 +60,14 @@ def test_a_request_that_cannot_be_built_is_one_line(capsys: pytest.CaptureFixtur
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize("asked", [["get", "a\udcff"], ["get", "a", "-c", "\udcff"]])
+def test_an_argument_that_is_not_utf8_is_one_line(asked: list[str]) -> None:
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, *asked])
+    assert result.exit_code == Exit.ERROR
+    assert result.stderr.startswith("id_invalid: expected")
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_broken_json_line_is_named_by_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n{"text": \n', encoding="ascii")

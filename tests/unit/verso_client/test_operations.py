@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+from rich.console import Console
 
-from verso_client import AsyncClient, Client, Document, Progress, Retries
+from verso_client import AsyncClient, Client, Document, File, Progress, Retries
+from verso_client.cli import render
 from verso_core.errors import (
     AttemptsExhausted,
     DocumentUnknown,
     EngineUnavailable,
     HeadUnknown,
+    IdInvalid,
+    MetadataInvalid,
     NotReady,
+    RequestInvalid,
+    TextNotEncodable,
     Unavailable,
     VectorInvalid,
 )
+from verso_core.jobs import Filter
+from verso_core.jobs.logs.lines import LinesRequest
+from verso_core.jobs.logs.tail import TailRequest
 
 Answer = Callable[[httpx2.Request], httpx2.Response]
 
@@ -163,6 +173,68 @@ def test_ids_are_quoted_in_paths() -> None:
     with client(answer) as verso:
         verso.get("a/b c?d#1", collection="logs")
     assert paths == [b"/v1/documents/a%2Fb%20c%3Fd%231?collection=logs"]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda verso: verso.get("a\udcff"), IdInvalid),
+        (lambda verso: verso.get("a", collection="\udcff"), IdInvalid),
+        (lambda verso: verso.update("a\udcff", metadata={}), IdInvalid),
+        (lambda verso: verso.records("a\udcff"), IdInvalid),
+        (lambda verso: verso.head_report("\udcff"), IdInvalid),
+        (lambda verso: verso.submit([File(b"x", id="\udcff")]), IdInvalid),
+        (lambda verso: verso.submit([File(b"x", name="\udcff.pdf")]), MetadataInvalid),
+        (
+            lambda verso: verso.ingest_lines([b"a\n"], collection="l", labels={"source": "\udcff"}),
+            RequestInvalid,
+        ),
+    ],
+)
+async def test_a_string_that_a_url_cannot_carry_is_an_error_of_the_platform(
+    call: Callable[[Any], Any], kind: type[RequestInvalid]
+) -> None:
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(500))
+    with Client("http://verso.test", transport=answer) as verso, pytest.raises(kind):
+        call(verso)
+    async with AsyncClient("http://verso.test", transport=answer) as verso_async:
+        with pytest.raises(kind):
+            await call(verso_async)
+
+
+def test_a_file_whose_name_is_not_utf8_fails_alone() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        row = {"id": "b", "chunks": 1, "bytes_text": 1, "bytes_patch": 1, "codecs": {"raw": 1}}
+        job = {**JOB, "kind": "ingest"}
+        if request.method == "POST":
+            return httpx2.Response(202, json=job)
+        return httpx2.Response(200, json={**job, "results": [row], "next_cursor": None})
+
+    with client(answer) as verso:
+        report = verso.ingest([File(b"x", name="\udce9.pdf"), File(b"x", name="b.pdf", id="b")])
+    [failed] = report.failed
+    assert (failed.id, report.documents) == ("\udce9.pdf", 1)
+    assert failed.error is not None
+    assert failed.error.code == "metadata_invalid"
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    render.ingested(Console(file=shown, width=200), report, seconds=1.0)
+    shown.seek(0)
+    assert "failed: \\udce9.pdf: metadata_invalid" in shown.read()
+
+
+def test_conditions_are_sent_whatever_string_they_hold() -> None:
+    sent: list[bytes] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.content)
+        return problem(400, "text_not_encodable")
+
+    where = Filter.model_validate({"field": "host", "eq": "\udcff"})
+    with client(answer) as verso, pytest.raises(TextNotEncodable):
+        list(verso.lines(LinesRequest(collection="logs", filter=where)))
+    with client(answer) as verso, pytest.raises(TextNotEncodable):
+        list(verso.tail(TailRequest(collection="logs", filter=where)))
+    assert b"\\udcff" in sent[0]
 
 
 def test_a_platform_that_cannot_be_reached_is_unavailable() -> None:
