@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -125,9 +127,21 @@ class AsyncClient:
     ) -> None:
         self._retries = retries or Retries()
         self._strict = strict
-        self._http = httpx2.AsyncClient(
-            base_url=url, headers=headers_of(api_key), timeout=timeout_s, transport=transport
+        self._connect = partial(
+            httpx2.AsyncClient,
+            base_url=url,
+            headers=headers_of(api_key),
+            timeout=timeout_s,
+            transport=transport,
         )
+        self._connected, self._process = self._connect(), os.getpid()
+
+    @property
+    def _http(self) -> httpx2.AsyncClient:
+        """The HTTP client. A forked process has its own: on shared sockets answers get mixed."""
+        if self._process != os.getpid():
+            self._connected, self._process = self._connect(), os.getpid()
+        return self._connected
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,7 +285,7 @@ class AsyncClient:
                     raise error_of(reply_of(response))
                 async for data in response.aiter_bytes():
                     yield data
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error
 
     async def tail(
@@ -858,7 +872,7 @@ class AsyncClient:
                     headers=asked_headers(call, strict=self._strict),
                 )
             )
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error
 
     async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
@@ -875,5 +889,5 @@ class AsyncClient:
                     raise error_of(reply_of(source.response))
                 async for event in source:
                     yield job_event(event)
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error

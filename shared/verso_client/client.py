@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -122,9 +124,21 @@ class Client:
     ) -> None:
         self._retries = retries or Retries()
         self._strict = strict
-        self._http = httpx2.Client(
-            base_url=url, headers=headers_of(api_key), timeout=timeout_s, transport=transport
+        self._connect = partial(
+            httpx2.Client,
+            base_url=url,
+            headers=headers_of(api_key),
+            timeout=timeout_s,
+            transport=transport,
         )
+        self._connected, self._process = self._connect(), os.getpid()
+
+    @property
+    def _http(self) -> httpx2.Client:
+        """The HTTP client. A forked process has its own: on shared sockets answers get mixed."""
+        if self._process != os.getpid():
+            self._connected, self._process = self._connect(), os.getpid()
+        return self._connected
 
     def __enter__(self) -> Self:
         return self
@@ -268,7 +282,7 @@ class Client:
                     raise error_of(reply_of(response))
                 for data in response.iter_bytes():
                     yield data
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error
 
     def tail(self, request: TailRequest, *, after: str | None = None) -> Iterator[TailEvent]:
@@ -849,7 +863,7 @@ class Client:
                     headers=asked_headers(call, strict=self._strict),
                 )
             )
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error
 
     def _stream(self, call: Call) -> Iterator[JobEvent]:
@@ -866,5 +880,5 @@ class Client:
                     raise error_of(reply_of(source.response))
                 for event in source:
                     yield job_event(event)
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise unreachable(error, self._http.base_url) from error

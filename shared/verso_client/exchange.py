@@ -120,7 +120,13 @@ def path_of(*segments: str) -> str:
     for segment in segments:
         if not _encodable(segment):
             raise IdInvalid(f"expected an id without lone surrogates, got {segment!a}")
-    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+    return "/v1/" + "/".join(map(_quoted, segments))
+
+
+def _quoted(segment: str) -> str:
+    if segment in (".", ".."):  # else they would name a place in the path (RFC 3986, 5.2.4)
+        return segment.replace(".", "%2E")
+    return quote(segment, safe="")
 
 
 def _encodable(text: str) -> bool:
@@ -136,13 +142,15 @@ def error_of(reply: Reply) -> VersoError:
     """Return the error that a problem+json answer (RFC 9457) describes.
 
     Any other answer, of a proxy for example, becomes ``Unavailable`` for the statuses that mean
-    "later" and a plain ``VersoError`` for others.
+    "later" and a plain ``VersoError`` for others, such as a redirection.
     """
     try:
         problem = json.loads(reply.body)
         code, detail = str(problem["code"]), str(problem.get("detail") or problem.get("title"))
     except (ValueError, TypeError, KeyError):
-        detail = f"unexpected answer with status {reply.status}"
+        place = reply.headers.get("location")
+        led = f", which leads to {place}" if place else ""
+        detail = f"unexpected answer with status {reply.status}{led}"
         return (Unavailable if reply.status in (429, 502, 503, 504) else VersoError)(detail)
     if code == QueueFull.code:
         return QueueFull(detail, retry_after_s=retry_after_s(reply) or 1.0)
@@ -170,10 +178,17 @@ def retry_after_s(reply: Reply) -> float | None:
 
 
 def headers_of(api_key: str | None) -> dict[str, str]:
-    """Return the headers that every request carries."""
+    """Return the headers that every request carries.
+
+    Raises:
+        RequestInvalid: the key holds what no key does.
+    """
     headers = {"Accept": "application/json", "User-Agent": "verso-client"}
-    if api_key:
-        headers["Authorization"] = f"Bearer {api_key}"
+    key = (api_key or "").strip()  # a key that was read from a file may have its line end
+    if not (key.isascii() and key.isprintable()):
+        raise RequestInvalid("expected an API key of printable ASCII characters")
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     return headers
 
 
@@ -191,9 +206,11 @@ def reply_of(response: httpx2.Response) -> Reply:
     return Reply(response.status_code, headers, response.content)
 
 
-def unreachable(error: httpx2.TransportError, url: httpx2.URL) -> Unreachable:
+def unreachable(error: httpx2.RequestError, url: httpx2.URL) -> VersoError:
     """Return the error for a platform that was not reached or did not complete its answer."""
     reason = str(error) or type(error).__name__
+    if isinstance(error, httpx2.UnsupportedProtocol):
+        return RequestInvalid(f"expected an address such as {DEFAULT_URL}, got {url}")
     return Unreachable(f"no answer from {url}: {reason}")
 
 
@@ -275,7 +292,7 @@ def perform(call: Call, retries: Retries) -> Attempts[Reply]:
         try:
             reply = yield call
             assert reply is not None
-            if reply.status < 400:
+            if reply.status < 300:
                 return reply
             asked_s = retry_after_s(reply)
             raise error_of(reply)

@@ -98,6 +98,7 @@ class Document:
 
         Raises:
             RequestInvalid: ``time`` is a datetime without its offset from UTC.
+            MetadataInvalid: metadata holds what JSON does not.
         """
         row: dict[str, Any] = _text_field(self.text)
         if self.id is not None:
@@ -106,7 +107,7 @@ class Document:
             row["metadata"] = dict(self.metadata)
         if self.time is not None:
             row["time"] = _unix_seconds(self.time)
-        return json.dumps(row, separators=(",", ":")).encode("ascii")
+        return _json(row).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +140,12 @@ class File:
 
         Raises:
             RequestInvalid: ``time`` is a datetime without its offset from UTC.
+            MetadataInvalid: metadata holds what JSON does not.
         """
         given = {
             "name": self.name,
             "id": self.id,
-            "metadata": json.dumps(dict(self.metadata)) if self.metadata else None,
+            "metadata": _json(dict(self.metadata)) if self.metadata else None,
             "time": None if self.time is None else str(_unix_seconds(self.time)),
             "pages": "true" if self.pages else None,
         }
@@ -400,6 +402,13 @@ def _refused(error: DocumentsRefused, documents: int) -> list[Ingested]:
     items = [Ingested(id=one.id, error=one.error) for one in shown.refusals]
     rest = ItemError(code=error.code, detail=error.detail)
     return items + [Ingested(error=rest)] * (documents - len(items))
+
+
+def _json(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, separators=(",", ":"))
+    except (TypeError, ValueError) as exc:
+        raise MetadataInvalid(f"expected values that JSON has: {exc}") from exc
 
 
 def _unix_seconds(time: float | datetime) -> float:

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from verso_client.exchange import Call, Steps, path_of
+from verso_client.exchange import Call, Reply, Steps, path_of
 from verso_client.operations.jobs import answered_one, new_key, results, wait
-from verso_core.errors import SourceMoved
+from verso_core.errors import SourceMoved, Unavailable
 from verso_core.jobs import Status
 from verso_core.jobs.logs.lines import LinesIngested, LinesRequest
 from verso_core.jobs.logs.time_formats import AUTO
@@ -113,7 +113,7 @@ def append(
     sent = _Body(part.body, part.records, time_format, part)
     call = _call(sent, collection=collection, labels=labels)
     try:
-        yield call
+        _job_of((yield call))  # else another server has answered, and nothing is accepted
     except SourceMoved as error:
         return error.position
     return part.end
@@ -164,8 +164,19 @@ class _Jobs:
 def _submit(body: _Body, *, collection: str, labels: Mapping[str, str]) -> Steps[str]:
     """Send a body and return the job that stores its lines."""
     key = {"Idempotency-Key": new_key()}
-    reply = yield _call(body, collection=collection, labels=labels, headers=key)
-    return str(reply.json()["id"])
+    return _job_of((yield _call(body, collection=collection, labels=labels, headers=key)))
+
+
+def _job_of(reply: Reply) -> str:
+    """Return the id of the job that an answer names.
+
+    Raises:
+        Unavailable: it names none, so it is not the platform's.
+    """
+    row = reply.json()
+    if not isinstance(row, dict) or "id" not in row:
+        raise Unavailable(f"expected a job, got another answer with status {reply.status}")
+    return str(row["id"])
 
 
 def _call(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_client.operations.documents import Document, uploads
-from verso_core.errors import RequestInvalid
+from verso_core.errors import MetadataInvalid, RequestInvalid
 
 
 def bytes_of(line: bytes) -> bytes:
@@ -59,3 +59,9 @@ def test_a_time_may_be_a_datetime_with_its_offset() -> None:
 def test_a_time_without_offset_is_refused() -> None:
     with pytest.raises(RequestInvalid, match="offset"):
         Document("a", time=datetime(2026, 1, 2)).line()  # noqa: DTZ001 - what is refused
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 1, 2, tzinfo=UTC), b"a", {1}])
+def test_metadata_that_json_has_not_is_refused(value: object) -> None:
+    with pytest.raises(MetadataInvalid, match="JSON"):
+        Document("a", metadata={"a": value}).line()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import httpx2
 import pytest
 
-from verso_client.exchange import Reply, error_of, retry_after_s
-from verso_core.errors import CLASSES, QueueFull, Unavailable, VersoError
+from verso_client.exchange import Reply, error_of, headers_of, path_of, retry_after_s
+from verso_core.errors import CLASSES, QueueFull, RequestInvalid, Unavailable, VersoError
 
 
 def problem(status: int, **fields: object) -> Reply:
@@ -54,3 +55,22 @@ def test_a_wait_that_cannot_be_read_is_no_wait(value: str) -> None:
 def test_a_page_where_json_should_be_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="text/html"):
         Reply(200, {"content-type": "text/html"}, b"<html>").json()
+
+
+def test_where_an_address_leads_is_in_the_error() -> None:
+    error = error_of(Reply(301, {"location": "https://verso.test/"}, b""))
+    assert type(error) is VersoError
+    assert "https://verso.test/" in error.detail
+
+
+def test_a_key_from_a_file_may_have_its_line_end() -> None:
+    assert headers_of("vk_a\n")["Authorization"] == "Bearer vk_a"
+    with pytest.raises(RequestInvalid) as caught:
+        headers_of("vk_secret\nb")
+    assert "secret" not in caught.value.detail
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_an_id_of_dots_is_no_place_in_the_path(name: str) -> None:
+    path = httpx2.URL(f"http://verso.test{path_of('documents', name)}").path
+    assert path == f"/v1/documents/{name}"

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from verso_client import AsyncClient, Client, Document, File, Progress, Retries
 from verso_client.cli import render
+from verso_client.operations.lines import SourceLines
 from verso_core.errors import (
     AttemptsExhausted,
     DocumentUnknown,
@@ -26,6 +27,7 @@ from verso_core.errors import (
     TextNotEncodable,
     Unavailable,
     VectorInvalid,
+    VersoError,
 )
 from verso_core.jobs import Filter
 from verso_core.jobs.logs.lines import LinesRequest
@@ -377,3 +379,29 @@ def test_an_upload_whose_every_document_failed_later_is_reported() -> None:
     with client(answer) as verso:
         report = verso.ingest([Document("1", id="a")])
     assert [item.id for item in report.failed] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx2.Response(301, headers={"location": "https://verso.test/"}),
+        httpx2.Response(200, text="<html>It works"),
+        httpx2.Response(200, json={"ok": True}),
+    ],
+)
+def test_lines_that_another_server_took_are_not_accepted(answer: httpx2.Response) -> None:
+    with client(lambda _: answer, patience_s=0) as verso, pytest.raises(VersoError):
+        verso.append_lines(SourceLines("a", 0, 2, b"a\n"), collection="logs")
+
+
+def test_an_address_without_its_scheme_is_refused_at_once() -> None:
+    with Client("verso.test:8080") as verso, pytest.raises(RequestInvalid, match="http://"):
+        verso.collections()
+
+
+def test_an_answer_that_cannot_be_unpacked_is_unavailable() -> None:
+    answer = httpx2.Response(
+        200, headers={"content-encoding": "gzip"}, stream=httpx2.ByteStream(b"a")
+    )
+    with client(lambda _: answer, patience_s=0) as verso, pytest.raises(Unavailable):
+        verso.collections()
