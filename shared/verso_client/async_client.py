@@ -278,7 +278,7 @@ class AsyncClient:
                 call.method,
                 call.path,
                 content=call.content,
-                headers=asked_headers(call, strict=self._strict),
+                headers=self._headers(call),
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
@@ -861,6 +861,9 @@ class AsyncClient:
             result: T = end.value
             return result
 
+    def _headers(self, call: Call) -> dict[str, str]:
+        return asked_headers(call, strict=self._strict, timeout_s=self._http.timeout.read)
+
     async def _perform(self, call: Call) -> Reply:
         try:
             return reply_of(
@@ -869,7 +872,7 @@ class AsyncClient:
                     call.path,
                     params=dict(call.params),
                     content=call.content,
-                    headers=asked_headers(call, strict=self._strict),
+                    headers=self._headers(call),
                 )
             )
         except httpx2.RequestError as error:
@@ -882,7 +885,7 @@ class AsyncClient:
                 method=call.method,
                 content=call.content,
                 params=dict(call.params),
-                headers=asked_headers(call, strict=self._strict),
+                headers=self._headers(call),
             ) as source:
                 if source.response.status_code != 200:
                     await source.response.aread()

@@ -275,7 +275,7 @@ class Client:
                 call.method,
                 call.path,
                 content=call.content,
-                headers=asked_headers(call, strict=self._strict),
+                headers=self._headers(call),
             ) as response:
                 if response.status_code != 200:
                     response.read()
@@ -852,6 +852,9 @@ class Client:
             result: T = end.value
             return result
 
+    def _headers(self, call: Call) -> dict[str, str]:
+        return asked_headers(call, strict=self._strict, timeout_s=self._http.timeout.read)
+
     def _perform(self, call: Call) -> Reply:
         try:
             return reply_of(
@@ -860,7 +863,7 @@ class Client:
                     call.path,
                     params=dict(call.params),
                     content=call.content,
-                    headers=asked_headers(call, strict=self._strict),
+                    headers=self._headers(call),
                 )
             )
         except httpx2.RequestError as error:
@@ -873,7 +876,7 @@ class Client:
                 method=call.method,
                 content=call.content,
                 params=dict(call.params),
-                headers=asked_headers(call, strict=self._strict),
+                headers=self._headers(call),
             ) as source:
                 if source.response.status_code != 200:
                     source.response.read()

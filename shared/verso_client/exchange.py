@@ -36,6 +36,8 @@ from verso_core.jobs.logs.tail import TailEvent, TailGap, TailLine, TailRequest
 T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.25
+_WAIT_SHARE = 0.8
+"""Of the time that the client waits for a byte, the part in which the platform has to answer."""
 DEFAULT_URL = "http://127.0.0.1:8080"
 _FAULTS: Mapping[str, type[RequestInvalid]] = {
     "id": IdInvalid,
@@ -57,6 +59,9 @@ class Call:
         path: path below the platform's address, its segments quoted.
         repeatable: whether it is idempotent, so that it can be repeated when the connection breaks
             before an answer.
+        wait_s: seconds that the platform may wait before it answers, less where the client does not
+            wait as long for a byte.
+        pause_s: seconds before it is made.
 
     Raises:
         RequestInvalid: a parameter holds a lone surrogate, so that a URL cannot carry it.
@@ -68,6 +73,8 @@ class Call:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
+    wait_s: float = 0.0
+    pause_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name, given in self.params.items():
@@ -192,12 +199,24 @@ def headers_of(api_key: str | None) -> dict[str, str]:
     return headers
 
 
-def asked_headers(call: Call, *, strict: bool) -> dict[str, str]:
-    """Return the headers of a call; ``strict``: nothing may be left out of the answer."""
-    headers = dict(call.headers)
+def asked_headers(call: Call, *, strict: bool, timeout_s: float | None) -> dict[str, str]:
+    """Return the headers of a call.
+
+    Args:
+        call: the call.
+        strict: nothing may be left out of the answer.
+        timeout_s: how long the client waits for a byte, seconds; None: without end.
+    """
+    preferred = [call.headers.get("Prefer")]
+    wait_s = math.ceil(call.wait_s)
+    if timeout_s is not None and wait_s > _WAIT_SHARE * timeout_s:
+        wait_s = math.floor(_WAIT_SHARE * timeout_s)
+    if wait_s > 0:
+        preferred.append(f"wait={wait_s}")
     if strict:
-        headers["Prefer"] = ", ".join(filter(None, [headers.get("Prefer"), "handling=strict"]))
-    return headers
+        preferred.append("handling=strict")
+    prefer = ", ".join(filter(None, preferred))
+    return {**call.headers, "Prefer": prefer} if prefer else dict(call.headers)
 
 
 def reply_of(response: httpx2.Response) -> Reply:
@@ -285,6 +304,8 @@ def perform(call: Call, retries: Retries) -> Attempts[Reply]:
     Raises:
         VersoError: the platform's error, or Unavailable if it could not be reached.
     """
+    if call.pause_s > 0:
+        yield Pause(call.pause_s)
     deadline = time.monotonic() + retries.patience_s
     attempt = 0
     while True:

@@ -10,6 +10,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,6 +21,8 @@ from verso_core.jobs import Kind, Status
 from verso_core.jobs.job import Job
 
 _LONGEST_WAIT_S = 20.0
+_SHORTEST_POLL_S = 0.25
+"""Least time between two polls of a job, where the platform answers before the job ends."""
 _PAGE = 200
 _JSON = {"Content-Type": "application/json"}
 
@@ -70,9 +73,10 @@ def post(path: str, body: Mapping[str, Any] | BaseModel) -> Call:
     return Call("POST", path, content=content, headers={**_JSON, "Idempotency-Key": new_key()})
 
 
-def get_job(job_id: str, *, wait_s: float = 0.0) -> Steps[Job]:
+def get_job(job_id: str, *, wait_s: float = 0.0, pause_s: float = 0.0) -> Steps[Job]:
     """Return a job's state, with ``wait_s`` once it ends or so many seconds have passed."""
-    reply = yield _job_call(job_id, params={"limit": "0"}, wait_s=wait_s)
+    call = _job_call(job_id, params={"limit": "0"})
+    reply = yield replace(call, wait_s=wait_s, pause_s=pause_s)
     return Job.model_validate(reply.json())
 
 
@@ -90,15 +94,20 @@ def wait(
     deadline = time.monotonic() + timeout_s
     # Progress that is watched is reported every second.
     longest_s = 1.0 if on_progress is not None else _LONGEST_WAIT_S
+    pause_s = 0.0
     while True:
-        left_s = deadline - time.monotonic()
-        job = yield from get_job(job_id, wait_s=min(max(left_s, 0.0), longest_s))
+        now = time.monotonic()
+        left_s = max(deadline - now, 0.0)
+        pause_s = min(pause_s, left_s)
+        earliest = now + pause_s + _SHORTEST_POLL_S
+        job = yield from get_job(job_id, wait_s=min(left_s, longest_s), pause_s=pause_s)
         if on_progress is not None:
             on_progress(job)
         if job.status.terminal:
             return job
         if left_s <= 0:
             raise NotReady(f"expected job {job_id} to end within {timeout_s:g} s")
+        pause_s = max(earliest - time.monotonic(), 0.0)
 
 
 def results(job_id: str) -> Steps[list[dict[str, Any]]]:
@@ -183,9 +192,8 @@ def succeeded(job_id: str, *, on_progress: Callable[[Job], None] | None = None) 
     return job
 
 
-def _job_call(job_id: str, *, params: Mapping[str, str], wait_s: float = 0.0) -> Call:
-    headers = {"Prefer": f"wait={math.ceil(wait_s)}"} if wait_s > 0 else {}
-    return Call("GET", path_of("jobs", job_id), params=params, headers=headers)
+def _job_call(job_id: str, *, params: Mapping[str, str]) -> Call:
+    return Call("GET", path_of("jobs", job_id), params=params)
 
 
 def new_key() -> str:

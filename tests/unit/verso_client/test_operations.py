@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -264,6 +265,38 @@ def test_a_wait_that_takes_too_long_is_given_up() -> None:
     running = {**JOB, "status": "running"}
     with client(lambda _: httpx2.Response(200, json=running)) as verso, pytest.raises(NotReady):
         verso.wait("j1", timeout_s=0.05)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "asked"), [(90.0, "wait=20"), (10.0, "wait=8"), (2.0, "wait=1"), (1.0, None)]
+)
+async def test_a_poll_waits_less_than_the_client_does_for_a_byte(
+    timeout_s: float, asked: str | None
+) -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.headers.get("prefer"))
+        return httpx2.Response(200, json=JOB)
+
+    transport = httpx2.MockTransport(answer)
+    with Client("http://verso.test", timeout_s=timeout_s, transport=transport) as verso:
+        verso.wait("j1")
+    async with AsyncClient("http://v.test", timeout_s=timeout_s, transport=transport) as waiting:
+        await waiting.wait("j1")
+    assert seen == [asked, asked]
+
+
+def test_a_job_is_asked_for_a_few_times_a_second_at_most() -> None:
+    asked: list[float] = []
+
+    def answer(_: httpx2.Request) -> httpx2.Response:  # at once, as a gateway that stops does
+        asked.append(time.monotonic())
+        return httpx2.Response(200, json={**JOB, "status": "running"})
+
+    with client(answer) as verso, pytest.raises(NotReady):
+        verso.wait("j1", timeout_s=0.6)
+    assert 3 <= len(asked) <= 5
 
 
 def test_events_go_on_where_a_stream_broke() -> None:
