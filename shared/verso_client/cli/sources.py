@@ -29,6 +29,7 @@ import base64
 import binascii
 import io
 import json
+import math
 import os
 import secrets
 import select
@@ -279,10 +280,15 @@ def labels(given: list[str] | None) -> dict[str, str]:
 
 
 def scalar(value: str) -> Scalar:
-    """Return a JSON scalar as its value, anything else as the string."""
+    """Return a JSON scalar as its value, anything else as the string.
+
+    NaN, Infinity and numbers beyond the largest float are strings: JSON cannot carry them.
+    """
     try:
         parsed = json.loads(value)
     except (ValueError, RecursionError):
+        return value
+    if isinstance(parsed, float) and not math.isfinite(parsed):
         return value
     return parsed if isinstance(parsed, str | int | float | bool) else value
 

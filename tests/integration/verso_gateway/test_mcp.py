@@ -103,6 +103,7 @@ async def test_an_unknown_tool_is_an_error_of_the_protocol(gateway: Gateway) -> 
         ("search", {"query": "a", "filter": {"or": [{"field": "x", "eq": 1}] * 10_000}}, "/filter"),
         ("classify", {"head": "kinds"}, "texts"),
         ("log_statements", {"from": "yesterday"}, "/from"),
+        ("logs_query", {"cursor": "x" * 65_537}, "/cursor"),
     ],
 )
 async def test_wrong_arguments_are_an_answer_that_says_what_was_expected(

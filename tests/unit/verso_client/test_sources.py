@@ -214,3 +214,8 @@ def test_json_that_is_nested_too_deeply_is_an_invalid_line() -> None:
     with pytest.raises(RequestInvalid, match="malformed JSON"):
         list(read(stream, "a.jsonl", Reading(how=Format.JSONL)))
     assert scalar(deep.decode()) == deep.decode()
+
+
+@pytest.mark.parametrize("given", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_value_that_json_cannot_carry_stays_a_string(given: str) -> None:
+    assert scalar(given) == given

@@ -39,6 +39,8 @@ PAGE_BYTES = 4 << 20
 """Bytes of text in one page of lines, about."""
 MAX_AROUND = 100
 """Most lines before a line, and after it, that a query shows."""
+MAX_CURSOR = 65_536
+"""Most characters of a cursor."""
 PAGE_AROUND = 200
 """Lines in one page with others around each."""
 MAX_LABELS = 32
@@ -181,7 +183,7 @@ class LinesOptions(Params):
     )
     after: int = Field(default=0, ge=0, le=MAX_AROUND, description="likewise behind it")
     limit: int = Field(default=1000, ge=0, description="0: all")
-    cursor: str | None = Field(default=None, max_length=65_536)
+    cursor: str | None = Field(default=None, max_length=MAX_CURSOR)
     raw: bool = Field(default=False, description="the lines' bytes alone, not JSON")
     skip_damaged: bool = Field(
         default=False, description="leave out lines that cannot be read; else they are an error"
