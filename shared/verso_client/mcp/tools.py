@@ -19,6 +19,7 @@ from verso_core.jobs.heads.answer import Answered
 from verso_core.jobs.heads.classify import Classified
 from verso_core.jobs.logs.lines import (
     MAX_AROUND,
+    MAX_CURSOR,
     LineOrder,
     LineRow,
     LinesRequest,
@@ -113,7 +114,9 @@ class LinesArguments(StrictModel):
     before: int = Field(default=0, ge=0, le=MAX_AROUND, description="lines to show before each")
     after: int = Field(default=0, ge=0, le=MAX_AROUND, description="and behind it")
     limit: int = Field(default=50, ge=1, le=1000)
-    cursor: str | None = Field(default=None, description="next_cursor of the last answer")
+    cursor: str | None = Field(
+        default=None, max_length=MAX_CURSOR, description="next_cursor of the last answer"
+    )
 
 
 class StatementsArguments(StrictModel):
