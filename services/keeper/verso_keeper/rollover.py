@@ -29,6 +29,8 @@ from verso_core.jobs.collections import (
     RolloverRule,
     Stage,
     TimePart,
+    collection_of_partition,
+    number_of_partition,
     partition_name,
 )
 from verso_core.jobs.fitting import artifact_of
@@ -109,9 +111,13 @@ class Rollover:
 
         One that waits for the newest to roll over was never written to, and is made again. What
         another one held cannot be told: it is missing, and the others are served. If its ledger has
-        it again, so is that one.
+        it again, so is that one; unless it expired meanwhile: then it is deleted.
         """
         now = self._clock()
+        if (number := self._dropped_before(name, state)) is not None:
+            gone = TimePart(number=number, stage=Stage.DELETING, since=now, rolled=0.0)
+            parts = sorted((*state.parts, gone), key=lambda one: one.number)
+            return self._notes.step(name, state, state.model_copy(update={"parts": tuple(parts)}))
         for part in state.parts:
             own = partition_name(name, part.number)
             there = own in self._every_listed()
@@ -128,6 +134,15 @@ class Rollover:
             _log.error("partition missing on its ledger", extra=about)
             return self._notes.step(name, state, state.changed(part.number, stage=Stage.MISSING))
         return False
+
+    def _dropped_before(self, name: str, state: Partitioned) -> int | None:
+        """Return a partition that a ledger has though it was dropped: numbers only grow."""
+        for own in self._every_listed():
+            if collection_of_partition(own) == name:
+                number = number_of_partition(own)
+                if number < state.parts[-1].number and number not in state.every_number:
+                    return number
+        return None
 
     def _every_listed(self) -> frozenset[str]:
         """Return the collections of all ledgers that answer, read once a round."""
@@ -209,10 +224,17 @@ class Rollover:
         return held.rolled or bool(held.streams and (old or large))
 
     def _make(self, name: str, state: Partitioned, part: TimePart) -> bool:
-        """Have a partition made as the newest one is, or note that it is there."""
+        """Have a partition made as the newest one is, or note that it is there.
+
+        One of another owner is left of a collection that was deleted while its ledger lacked it.
+        """
         own = partition_name(name, part.number)
         ledger = self._ledgers[self._place(name, own, state)]
-        if own in ledger.documents.collections():
+        there = ledger.documents.collections().get(own)
+        if there is not None and there.owner != state.owner:
+            self._delete(ledger, own, part)
+            return True
+        if there is not None:
             live = state.changed(part.number, stage=Stage.LIVE, since=self._clock())
             return self._notes.step(name, state, live)
         like = self._newest(name, state)
@@ -310,16 +332,19 @@ class Rollover:
                 return True
             if ledger.logs.removal_paused():  # for a backup, which may take longer than a job tries
                 continue
-            submit(
-                ledger,
-                Queue.INTERACTIVE,
-                Kind.COLLECTION_DELETE,
-                params=CollectionName(name=own),
-                item=NoItem(),
-                key=f"drop-{own}-{part.since:.3f}-{self._attempt}",
-                collection=own,
-            )
+            self._delete(ledger, own, part)
         return False
+
+    def _delete(self, ledger: Ledger, own: str, part: TimePart) -> None:
+        submit(
+            ledger,
+            Queue.INTERACTIVE,
+            Kind.COLLECTION_DELETE,
+            params=CollectionName(name=own),
+            item=NoItem(),
+            key=f"drop-{own}-{part.since:.3f}-{self._attempt}",
+            collection=own,
+        )
 
     def _place(self, name: str, own: str, state: Partitioned) -> str:
         """Return the ledger that a new partition is made on; it is placed if it was not.

@@ -255,6 +255,48 @@ def test_a_partition_that_its_ledger_has_lost_is_missing_until_it_has_it_again(
     assert world.held()[2]
 
 
+def test_an_expired_partition_that_its_ledger_has_again_is_dropped(world: World) -> None:
+    for ledger in world.ledgers.values():
+        for one in ledger.documents.collections().values():
+            ledger.documents.collection_change(
+                one.name, lambda old: old.model_copy(update={"retention_days": 1.0})
+            )
+    keeper = world.keeper()
+    for _ in range(2):
+        for _ in range(8):
+            world.write()
+        world.settle()
+        world.now += SPAN_S
+        world.steps(keeper, 6)
+    assert world.where(f"{NAME}.1") is world.ledgers["b"]
+    copy = world.lose("b")
+    world.steps(keeper, 2)
+    assert world.state.missing == (1,)
+    world.now += 2 * DAY_S
+    for _ in range(4):
+        world.steps(keeper, 2)
+        world.now += SEEN_S
+    assert 1 not in world.state.every_number
+    world.restore("b", copy)
+    for _ in range(4):
+        world.steps(keeper, 2)
+        world.now += SEEN_S
+    assert world.where(f"{NAME}.1") is None
+    assert 1 not in world.state.every_number
+
+
+def test_a_partition_that_another_owner_has_left_is_not_taken_over(world: World) -> None:
+    left = made(f"{NAME}.1", {}).model_copy(update={"owner": "ann"})
+    world.ledgers["b"].documents.collection_put(left)
+    world.write()
+    world.now += SPAN_S
+    world.steps(world.keeper(), 8)
+    assert world.stands() == ((0, 1), (), 1)
+    there = world.where(f"{NAME}.1")
+    assert there is not None
+    assert there.documents.collections()[f"{NAME}.1"].owner is None
+
+
 @pytest.mark.parametrize(
     ("first", "last"), [(99, 100), (MAX_TIME_PARTITIONS - 1, MAX_TIME_PARTITIONS - 1)]
 )
