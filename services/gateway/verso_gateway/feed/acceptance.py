@@ -62,6 +62,12 @@ class Accepted:
     repeated: frozenset[int] = frozenset()
     refused: Mapping[int, VersoError] = field(default_factory=dict)
 
+    def with_repeats(self, batch: Batch) -> Accepted:
+        """Return this with the records of a request that repeat others of it: each as its first."""
+        refused = dict(self.refused)
+        refused |= {n: refused[one] for n, one in batch.repeated.items() if one in refused}
+        return Accepted(self.repeated | {*batch.repeated} - refused.keys(), refused)
+
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
@@ -80,9 +86,8 @@ class _Waiting:
     def succeed(self, repeated: set[int]) -> None:
         """Answer with the positions of records that were accepted before."""
         if not self.answer.done():
-            self.answer.set_result(
-                Accepted(frozenset(repeated | self.batch.repeated), self.refused)
-            )
+            accepted = Accepted(frozenset(repeated), self.refused)
+            self.answer.set_result(accepted.with_repeats(self.batch))
 
     def refuse(self, faults: Mapping[StreamKey, VersoError]) -> bool:
         """Leave streams out that cannot be written; return whether others are left.
@@ -187,8 +192,9 @@ class Acceptance:
             self._moving(tenant, by_name[name], part, until_s=until_s)
             for name, part in parts.items()
         )
-        repeated = frozenset(batch.repeated).union(*(one.repeated for one in answers))
-        return Accepted(repeated, {n: why for one in answers for n, why in one.refused.items()})
+        repeated = frozenset[int]().union(*(one.repeated for one in answers))
+        refused = {n: why for one in answers for n, why in one.refused.items()}
+        return Accepted(repeated, refused).with_repeats(batch)
 
     async def _moving(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float

@@ -63,13 +63,14 @@ class Batch:
         streams: the lines.
         size_bytes: of all lines.
         identified: whether a record has an identity.
-        repeated: positions whose identity stands earlier in the request; they are no lines.
+        repeated: positions whose identity stands earlier in the request, and where that is first;
+            they are no lines.
     """
 
     streams: dict[StreamKey, StreamLines] = field(default_factory=dict)
     size_bytes: int = 0
     identified: bool = False
-    repeated: set[int] = field(default_factory=set)
+    repeated: dict[int, int] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str]) -> Batch:
         """Return the lines with other names of their collections, where there is one.
@@ -120,17 +121,17 @@ def batch_of(
     """
     batch = Batch()
     known: dict[tuple[object, ...], StreamLines] = {}  # a key is made once for equal labels
-    seen: set[tuple[str, bytes]] = set()
+    seen: dict[tuple[str, bytes], int] = {}
     for position, record in records:
         collection = collections.get(record.source)
         if collection is None:
             continue
         hashed = _identity(record, by_content=by_content)
         if hashed:
-            if (collection, hashed) in seen:
-                batch.repeated.add(position)
+            first = seen.setdefault((collection, hashed), position)
+            if first != position:
+                batch.repeated[position] = first
                 continue
-            seen.add((collection, hashed))
         pairs = (collection, *record.labels.items())
         stream = known.get(pairs)
         if stream is None:

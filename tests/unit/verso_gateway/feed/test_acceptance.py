@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from verso_core.errors import (
     RequestInvalid,
     VersoError,
 )
+from verso_core.jobs.collections import Partitioned
 from verso_core.segments import Reserved
 from verso_gateway.app import create_app
 from verso_gateway.feed.acceptance import Acceptance, Accepted
@@ -48,6 +50,7 @@ class Only:
     """The ledgers of a platform that has one."""
 
     several = False
+    partitioned: Mapping[str, Partitioned] = MappingProxyType({})
 
     def __init__(self, ledger: Stuck | Crowded | Counting) -> None:
         self.home = ledger
@@ -147,6 +150,9 @@ class Crowded:
             raise RequestInvalid("too many sets of labels")
         return Reserved("1", 0, 0)
 
+    async def known_identities(self, *_: object, **__: object) -> Sequence[int]:
+        return []
+
 
 def test_a_stream_that_cannot_be_written_costs_its_records() -> None:
     async def run() -> None:
@@ -169,6 +175,26 @@ def test_a_stream_that_cannot_be_written_costs_its_records() -> None:
         assert codes == {1: "request_invalid", 2: "collection_unknown"}
         assert isinstance(found[1], RequestInvalid)
         assert found[2] == Accepted()
+
+    run_by_own_clock(run())
+
+
+def test_a_repeat_of_a_record_that_is_refused_was_not_accepted_before() -> None:
+    async def run() -> None:
+        ledger: Any = Only(Crowded())
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
+        )
+        sent = [("new", "1"), ("old", "1"), ("old", "2"), ("old", "2")]
+        rows = [LogRecord(b"x", {"pod": pod}, identity=name) for pod, name in sent]
+        made = batch_of(enumerate(rows), {"": "logs"}, arrived_ns=1)
+        found = await acceptance.accept("a", made, hold_s=1.0)
+        assert {n: error.code for n, error in found.refused.items()} == {
+            0: "request_invalid",
+            1: "request_invalid",
+        }
+        assert found.repeated == {3}
 
     run_by_own_clock(run())
 
