@@ -12,7 +12,9 @@ so nothing is lost when a link's target changes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
+import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +22,8 @@ import typer
 from rich.console import Console
 
 from verso_client.cli.terminal import failures_reported
-from verso_core import manifest, registry
-from verso_core.errors import ArtifactInvalid, RequestInvalid
+from verso_core import files, manifest, registry
+from verso_core.errors import ArtifactInvalid, DiskFull, RequestInvalid
 from verso_core.manifest import Manifest
 from verso_core.registry import SHARE, Channel, Registry
 from verso_standalone.folder import DataFolder
@@ -149,22 +151,35 @@ def add(artifact: Path, models: Path, *, share: float | None) -> str:
     Raises:
         ArtifactInvalid: one of the two folders holds no valid artifact or registry.
         RequestInvalid: the canary is of another space than the stable one, or the name is taken.
-        DiskFull: the registry could not be written.
+        DiskFull: the artifact or the registry could not be written.
     """
     new = manifest.load(artifact).manifest
     if share is not None and not has_space_of(artifact, models):
         raise RequestInvalid(f"expected a canary of the space that serves, got {new.space.id}")
     folder = models / artifact.name
     if not folder.exists():
-        draft = models / f".{artifact.name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(artifact, draft)
-        draft.rename(folder)
-    else:
-        manifest.load(folder)
-        _check_same(folder, new)
+        _copy(artifact, folder)
+    manifest.load(folder)
+    _check_same(folder, new)
     if share is None:
         registry.set_additional(models, artifact.name, serves=True)
     else:
         registry.assign(models, Channel.CANARY, artifact.name, share=share)
     return new.codec.id
+
+
+def _copy(artifact: Path, folder: Path) -> None:
+    """Copy an artifact into a new folder, whole or not at all; another caller may do the same."""
+    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        shutil.copytree(artifact, draft)
+        for path in (*draft.rglob("*"), draft):
+            files.sync(path)
+        draft.rename(folder)
+        files.sync(folder.parent)
+    except OSError as exc:
+        if exc.errno in (errno.EEXIST, errno.ENOTEMPTY):  # the other one was first
+            return
+        raise DiskFull(f"{folder} cannot be written: {exc.strerror or 'copy failed'}") from exc
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from verso_core import registry
+from verso_core import manifest, registry
 from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_standalone.models import add, adopt
 
@@ -29,6 +31,19 @@ def test_it_is_copied_and_named_and_may_be_added_again(
     with pytest.raises(RequestInvalid, match="another artifact"):
         add(other, models, share=1.0)
     assert [path.name for path in models.iterdir() if path.name.startswith(".mine")] == []
+
+
+def test_one_that_several_add_at_the_same_time_is_whole(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(ARTIFACT, mine)
+    for number in range(3):
+        models = tmp_path / f"models{number}"
+        adopt(ARTIFACT, models, pinned=True)
+        with ThreadPoolExecutor(8) as pool:
+            added = [pool.submit(add, mine, models, share=0.5) for _ in range(8)]
+            assert len({one.result() for one in added}) == 1
+        assert manifest.load(models / "mine").manifest == manifest.load(mine).manifest
+        assert {path.name for path in models.iterdir() if path.is_dir()} == {"mine", ARTIFACT.name}
 
 
 def test_a_folder_without_a_platform_is_refused(tmp_path: Path) -> None:

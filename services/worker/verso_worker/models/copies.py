@@ -59,6 +59,7 @@ class ArtifactCopies:
         except OSError:
             # Another worker on the same folder was first; its copy has the same hashes.
             shutil.rmtree(draft)
+        files.sync(self.root)
         return load(kept)
 
     def folder(self, codec: str) -> Path:
@@ -68,6 +69,8 @@ class ArtifactCopies:
             EngineUnavailable: no artifact with this codec is kept here.
         """
         for path in self.root.glob(f"*/{MANIFEST_NAME}"):
+            if path.parent.name.startswith("."):  # being written or removed, maybe in part
+                continue
             try:
                 found = read(path.parent)
             except ArtifactInvalid as error:  # the file scrub reports it
@@ -92,3 +95,4 @@ def _copy(artifact: Artifact, folder: Path) -> None:
     manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
     for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
         files.write(folder / name, data)
+    files.sync(folder)
