@@ -343,7 +343,7 @@ class Commit(StrEnum):
     STALE = "stale"
     """Another attempt or a cancel took the slice over: nothing was changed."""
     SEALED = "sealed"
-    """A migration takes no more commits into this collection: the work must be done again."""
+    """No commit is taken into this collection, or this ledger: the work must be done again."""
     BEHIND = "behind"
     """The ledger lacks what lines were coded by: the work must be done again."""
 

@@ -678,6 +678,8 @@ class Model:
                 return "done"
             self.totals["stale"] += 1
             return "stale"
+        if self.read_only:
+            return "sealed"
         self.documents.mark_verified(right, one.seq)
         self.documents.rewrite(rewritten, one.seq)
         self.lines.verified += lines

@@ -12,6 +12,7 @@ if not s or s.ph ~= 'verify' then
   redis.call('HINCRBY', K.totals, 'stale', 1)
   return 'stale'
 end
+if read_only() then return 'sealed' end -- to be done again, here or in a better ledger
 local writes = read_writes(7 + right * 4, rewrites)
 if not writes then return 'moved' end
 

@@ -20,6 +20,7 @@ from verso_ledger import (
     Phase,
     Policy,
 )
+from verso_ledger.epoch import EpochState
 from verso_ledger.keys import key
 
 Jobs = Callable[..., NewJob]
@@ -128,6 +129,25 @@ def test_without_grace_the_texts_go_with_the_verification(
     _write(store, lease, DocumentWrite("c", "d0", new_entry(lease.seq)))
     (verify,) = store.leases.claim(Queue.SCRUB, owner="w")
     store.leases.commit_verified(verify, [("c", "d0", lease.seq)], raw_text_retention_s=0)
+    assert raw.exists(key("payload", lease.slice_id)) == 0
+
+
+def test_a_read_only_ledger_drops_no_text_and_marks_nothing(
+    store: Ledger, claim: Callable[..., Lease], new_entry: Entries, raw: redis.Redis
+) -> None:
+    lease = claim()
+    entry = new_entry(lease.seq)
+    _write(store, lease, DocumentWrite("c", "d0", entry))
+    (verify,) = store.leases.claim(Queue.SCRUB, owner="w")
+    store.epoch.make_read_only(EpochState("lost", "", 1 << 30))
+    right = [("c", "d0", lease.seq)]
+    sealed = store.leases.commit_verified(verify, right, raw_text_retention_s=0)
+    assert sealed is Commit.SEALED
+    assert raw.exists(key("payload", lease.slice_id)) == 1
+    assert store.documents.entry("c", ["d0"])["d0"] == entry
+    store.epoch.accept_as_is()
+    done = store.leases.commit_verified(verify, right, raw_text_retention_s=0)
+    assert done is Commit.DONE
     assert raw.exists(key("payload", lease.slice_id)) == 0
 
 

@@ -249,6 +249,9 @@ class Executor:
         )
         if commit is Commit.STALE:
             return "stale"
+        if commit is Commit.SEALED:
+            self._ledger.leases.release(lease, delay_s=_RETRY_S)
+            return "retried"
         self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
         canary = self._canary
         written_by = None if canary is None else canary.pipeline(lease.job_id)
