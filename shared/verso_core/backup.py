@@ -5,6 +5,7 @@
     DIR/vectors/         the vector store's collections, copied after that moment
     DIR/cold/            the objects of cold storage, copied after that moment
     DIR/artifacts/       every artifact in the data folder, by id
+    DIR/models/          models that were trained or added on one machine, with their registry
 
 This order makes the copy consistent without stopping anything: points and objects never change and,
 while the backup keeps the ledger frozen, are never removed, so every one that the ledger names is
@@ -31,8 +32,9 @@ MANIFEST_NAME = "backup.json"
 LEDGER_NAME = "ledger.rdb"
 VECTORS_NAME = "vectors"
 COLD_NAME = "cold"
-KEPT_NAMES = ("artifacts", "heads")
+KEPT_NAMES = ("artifacts",)
 """Folders of a data folder that are needed to decode records."""
+MODELS_NAME = "models"
 
 FORMAT = 1
 _PART = 1 << 20

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import Platform
+from tests.e2e.conftest import Platform, publish_heads
 
 from verso_client import Document
 from verso_core import files
@@ -82,8 +82,10 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
         VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
     )
     platform.start()
+    publish_heads(platform)
     first = {str(one.id): str(one.text).encode() for one in lines(100)}
     with platform.client() as verso:
+        heads = {name: one.stable for name, one in verso.registry().heads.items()}
         verso.create_collection("coded", precision=Precision.INT8)
         verso.ingest(lines(100))
         verso.ingest(lines(100), collection="coded")
@@ -102,6 +104,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     done = verso_standalone("backup", str(saved), "--data", str(platform.data))
     assert done.returncode == 0, done.stdout
     assert files.used_bytes(saved / "vectors") < _ROOM_BYTES
+    assert {path.name for path in (saved / "models").iterdir()} == {"heads", "registry.json"}
     with platform.client() as verso:
         verso.ingest([Document("written after", id="line/3")])
         verso.ingest([Document("never in the backup", id="late")])
@@ -127,6 +130,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     assert restored.read_all("default", list(first)) == first
     assert restored.read_all("default", list(before)) == before
     with restored.client() as verso:
+        assert {name: one.stable for name, one in verso.registry().heads.items()} == heads
         assert verso.reconstruct(["line/4", "late"])[0].error is not None
         hit = verso.search(first["line/7"].decode(), collection="coded").hits[0]
         assert (hit.document, hit.metadata["host"]) == ("line/7", "host-0")

@@ -3,7 +3,8 @@
 A restore builds the data folder under a temporary name and renames it at the end:
 
 1. Hash every file of the backup and compare it with the manifest.
-2. Copy vectors, cold storage and artifacts; make the ledger's copy the base of an append-only file.
+2. Copy vectors, cold storage, artifacts and models; make the ledger's copy the base of an
+   append-only file.
 3. Start Valkey on it once, and let the ledger begin a new epoch.
 
 A restored folder can be checked: the platform is started on it and a scrub pass decodes every
@@ -21,7 +22,14 @@ from pathlib import Path
 
 from verso_client import Client, ScrubState
 from verso_core import backup, files
-from verso_core.backup import COLD_NAME, KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
+from verso_core.backup import (
+    COLD_NAME,
+    KEPT_NAMES,
+    LEDGER_NAME,
+    MODELS_NAME,
+    VECTORS_NAME,
+    Backup,
+)
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
 from verso_core.settings import HOME_LEDGER
 from verso_core.supervise import Process
@@ -90,9 +98,9 @@ def restore(source: Path, data: Path) -> Backup:
             local_objects(source / COLD_NAME, ledger=HOME_LEDGER),
             ObjectStorage(url, ledger=HOME_LEDGER),
         )
-        for name in (VECTORS_NAME, *KEPT_NAMES):
+        for name in (VECTORS_NAME, *KEPT_NAMES, MODELS_NAME):
             if (source / name).is_dir():
-                files.copy_tree(source / name, draft.root / name)
+                files.copy_tree(source / name, draft.root / name, merge=True)
         _lay_ledger(source / LEDGER_NAME, draft.valkey / AOF_FOLDER)
         with _ledger(draft) as epoch:
             if epoch.current().epoch != made.epoch:

@@ -9,7 +9,8 @@ same.
 3. The vectors are copied. A collection's writes wait while its files are copied, searches and reads
    continue.
 4. The objects of cold storage are copied, wherever it is.
-5. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed to its name.
+5. Artifacts are copied, and on one machine its own models. The folder is hashed, synced, sealed
+   and renamed to its name.
 
 A backup that fails leaves no folder under the requested name.
 """
@@ -29,8 +30,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verso_core import files, telemetry
-from verso_core.backup import COLD_NAME, KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
+from verso_core.backup import (
+    COLD_NAME,
+    KEPT_NAMES,
+    LEDGER_NAME,
+    MODELS_NAME,
+    VECTORS_NAME,
+    Backup,
+    seal,
+)
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
+from verso_core.registry import REGISTRY_NAME
 from verso_core.settings import HOME_LEDGER, LedgerAddress
 from verso_ledger.dump import dump
 from verso_ledger.epoch import Epoch, EpochState
@@ -114,6 +124,7 @@ def take(
         for name in KEPT_NAMES:
             if (data / name).is_dir():
                 files.copy_tree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
+        _copy_models(data / MODELS_NAME, draft / MODELS_NAME)
         made = seal(draft, epoch=known.epoch, seq=known.seq, collections=counts)
         draft.rename(target)
         files.sync(target.parent)
@@ -128,6 +139,26 @@ def other_ledgers(folder: Path) -> dict[str, EpochState]:
     path = folder / OTHERS_NAME
     rows = json.loads(path.read_text(encoding="ascii")) if path.exists() else {}
     return {name: EpochState(epoch, "", seq) for name, (epoch, seq) in rows.items()}
+
+
+def _copy_models(folder: Path, target: Path) -> None:
+    """Copy the models of one machine: not those that are links, to what is shipped with Verso.
+
+    The registry goes first: what it names is there, and is never removed.
+    """
+    if not (folder / REGISTRY_NAME).is_file():
+        return
+
+    def others(parent: str, names: list[str]) -> set[str]:
+        return {
+            name
+            for name in names
+            if name.startswith(".") or name == REGISTRY_NAME or Path(parent, name).is_symlink()
+        }
+
+    target.mkdir()
+    files.copy(folder / REGISTRY_NAME, target / REGISTRY_NAME)
+    files.copy_tree(folder, target, merge=True, ignore=others)
 
 
 class Freeze:
