@@ -104,6 +104,17 @@ def test_embeddings_are_ignored_with_a_warning(document_store: VersoDocumentStor
     assert found.embedding is None
 
 
+def test_a_filter_may_have_more_values_than_leaves(document_store: VersoDocumentStore) -> None:
+    rows = [0, 11, "2025-01-01", None]
+    document_store.write_documents(
+        [Document(id=f"d{n}", content="a", meta={"a": row}) for n, row in enumerate(rows)]
+    )
+    values = ["2025-01-01", None, *range(20, 200), 0]
+    for operator, wanted in (("in", {"d0", "d2", "d3"}), ("not in", {"d1"})):
+        where = {"field": "meta.a", "operator": operator, "value": values}
+        assert {one.id for one in document_store.filter_documents(where)} == wanted
+
+
 def test_what_is_no_text_is_refused(document_store: VersoDocumentStore) -> None:
     with pytest.raises(ValueError, match="with a text"):
         document_store.write_documents([Document(meta={"a": 1})])
@@ -217,6 +228,7 @@ def has_ordered_boolean(filters: dict[str, Any], meta: dict[str, Any]) -> bool:
         {"field": "meta.a", "operator": ">", "value": True},
         {"field": "meta.a", "operator": "like", "value": "a"},
         {"operator": "XOR", "conditions": []},
+        {"field": "meta.a", "operator": "in", "value": list(range(1000))},
     ],
 )
 def test_what_no_filter_says_is_refused(filters: dict[str, Any]) -> None:

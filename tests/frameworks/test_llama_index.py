@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import NodeRelationship, TextNode
 from llama_index.core.vector_stores import (
     FilterCondition,
@@ -60,6 +61,7 @@ async def test_nodes_come_back_as_they_were(store: VersoVectorStore) -> None:
         TextNode(id_=f"n{n}", text=text, start_char_idx=n, end_char_idx=n + 9, metadata={"n": n})
         for n, text in enumerate(TEXTS)
     ]
+    nodes[0].excluded_llm_metadata_keys = ["n"]
     for node, other in pairwise(nodes):
         node.relationships[NodeRelationship.NEXT] = other.as_related_node_info()
     for node in nodes:
@@ -69,6 +71,7 @@ async def test_nodes_come_back_as_they_were(store: VersoVectorStore) -> None:
     assert [one.node_id for one in found] == ["n2", "n0"]
     assert found[1].get_content() == TEXTS[0]
     assert (found[1].start_char_idx, found[1].end_char_idx) == (0, 9)  # type: ignore[attr-defined]
+    assert [one.excluded_llm_metadata_keys for one in found] == [[], ["n"]]
     assert found[1].next_node is not None
     assert found[1].next_node.node_id == "n1"
     [best] = await VersoRetriever(store, similarity_top_k=1).aretrieve("weather")
@@ -81,6 +84,21 @@ async def test_nodes_come_back_as_they_were(store: VersoVectorStore) -> None:
     assert {one.node_id for one in store.get_nodes()} == {"n0", "n2"}
     await store.aclear()
     assert store.get_nodes() == []
+
+
+def test_a_pipeline_stores_what_has_an_embedding(store: VersoVectorStore) -> None:
+    pipeline = IngestionPipeline(transformations=[NoEmbedding()], vector_store=store)
+    pipeline.run(documents=[Document(id_="a", text=TEXTS[0])])
+    assert [one.get_content() for one in store.get_nodes()] == [TEXTS[0]]
+
+
+def test_a_filter_may_have_more_values_than_leaves(store: VersoVectorStore) -> None:
+    store.add([TextNode(id_=f"n{n}", text=text, metadata={"n": n}) for n, text in enumerate(TEXTS)])
+    values = [0, *range(10, 200), 2]
+    for operator, wanted in ((FilterOperator.IN, {"n0", "n2"}), (FilterOperator.NIN, {"n1"})):
+        asked = MetadataFilter(key="n", value=values, operator=operator)
+        found = store.get_nodes(filters=MetadataFilters(filters=[asked]))
+        assert {one.node_id for one in found} == wanted
 
 
 def test_foreign_embeddings_are_ignored_with_a_warning(store: VersoVectorStore) -> None:

@@ -65,6 +65,7 @@ def test_vectors_are_those_of_the_artifact(client: Client) -> None:
     assert np.allclose(np.linalg.norm(cut, axis=1), 1)
     assert len(remote.encode(SENTENCES, convert_to_numpy=False)) == 6
     assert np.allclose(remote.similarity_pairwise(found, found), 1)
+    assert remote.encode([]).shape == (0, 384)
     with pytest.raises(ValueError, match="no prompts"):
         remote.encode("a", prompt_name="query")
 

@@ -65,7 +65,8 @@ def post(path: str, body: Mapping[str, Any] | BaseModel) -> Call:
         VectorInvalid: a number is not finite.
     """
     if isinstance(body, BaseModel):
-        body = body.model_dump(mode="json", exclude_defaults=True)
+        # What the caller has given stands there unchecked, such as a mode by its name.
+        body = body.model_dump(mode="json", exclude_defaults=True, warnings=False)
     try:
         content = json.dumps(body, allow_nan=False).encode("ascii")
     except ValueError as exc:

@@ -438,3 +438,14 @@ def test_an_answer_that_cannot_be_unpacked_is_unavailable() -> None:
     )
     with client(lambda _: answer, patience_s=0) as verso, pytest.raises(Unavailable):
         verso.collections()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mode_may_be_named_as_a_string() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        assert json.loads(request.content)["mode"] == "dense"
+        return httpx2.Response(200, json={"hits": []})
+
+    with client(answer) as verso:
+        mode: Any = "dense"
+        assert verso.search("a", mode=mode).hits == ()

@@ -13,6 +13,7 @@ from typing import Any
 
 from haystack.dataclasses import Document
 from haystack.errors import FilterError
+from pydantic import ValidationError
 
 from verso_client import Filter
 from verso_haystack.dates import SHADOW, date_of, naive
@@ -26,9 +27,12 @@ def filter_of(filters: Mapping[str, Any] | None) -> Filter | None:
     """Return a filter; None for none.
 
     Raises:
-        FilterError: it is none of Haystack, or compares what cannot be compared here.
+        FilterError: it is none of Haystack, is too large, or compares what cannot be compared here.
     """
-    return _condition(filters) if filters else None
+    try:
+        return _condition(filters) if filters else None
+    except ValidationError as exc:
+        raise FilterError(f"expected a filter that Verso has: {exc}") from exc
 
 
 def _condition(condition: Mapping[str, Any]) -> Filter:
@@ -61,7 +65,7 @@ def _comparison(condition: Mapping[str, Any]) -> Filter:
         case "in" | "not in":
             if not isinstance(value, list):
                 raise FilterError(f"expected a list with {operator!r}, got {type(value).__name__}")
-            found = _joined("or", [_equal(path, one) for one in value])
+            found = _any_of(path, value)
             return found if operator == "in" else ~found
         case ">" | ">=" | "<" | "<=":
             return _ordered(path, _ORDERS[operator], value)
@@ -89,17 +93,24 @@ def _joined(branch: str, parts: list[Filter]) -> Filter:
 
 
 def _equal(path: str, value: Any) -> Filter:
-    if isinstance(value, list | dict):
-        raise FilterError("expected a single value: lists are compared with 'in'")
-    date = date_of(value)
-    if date is not None and path:
-        dates = _dated(path, "eq", date)
-        return (
-            dates if isinstance(value, datetime) else _joined("or", [_leaf(path, eq=value), dates])
-        )
-    if isinstance(value, bool | int | float) and value in (0, 1):  # in Python True == 1
-        return _leaf(path, **{"in": [bool(value), int(value)]})
-    return _leaf(path, eq=value)
+    return _any_of(path, [value])
+
+
+def _any_of(path: str, values: list[Any]) -> Filter:
+    """Return one leaf, and one for each date: a filter may have more values than leaves."""
+    plain: list[Any] = []
+    dated: list[Filter] = []
+    for value in values:
+        if isinstance(value, list | dict):
+            raise FilterError("expected a single value: lists are compared with 'in'")
+        date = date_of(value)
+        if date is not None and path:
+            dated.append(_dated(path, "eq", date))
+        if isinstance(value, bool | int | float) and value in (0, 1):  # in Python True == 1
+            plain += [bool(value), int(value)]
+        elif not isinstance(value, datetime):
+            plain.append(value)
+    return _joined("or", ([_leaf(path, **{"in": plain})] if plain or not dated else []) + dated)
 
 
 def _ordered(path: str, test: str, value: Any) -> Filter:

@@ -74,17 +74,22 @@ def _has(field: str) -> Filter:
 
 
 def _equal(field: str, value: Any) -> Filter:
+    return _any_of(field, [value])
+
+
+def _any_of(field: str, values: Any) -> Filter:
+    """Return one leaf: a filter may have more values than leaves."""
+    return Filter.one_of(field, [one for value in _list(values) for one in _equals(value)])
+
+
+def _equals(value: Any) -> list[Any]:
     if isinstance(value, list):
         raise ValueError("expected a single value: lists are compared with in, any or all")
     if value is None:  # nothing is equal to it, not even a key that is missing
-        return _joined("or", [])
+        return []
     if isinstance(value, int | float) and value in (0, 1):  # in Python True == 1
-        return Filter.one_of(field, [bool(value), int(value)])
-    return Filter(field=field, eq=value)
-
-
-def _any_of(field: str, value: Any) -> Filter:
-    return _joined("or", [_equal(field, each) for each in _list(value)])
+        return [bool(value), int(value)]
+    return [value]
 
 
 def _list(value: Any) -> list[Any]:

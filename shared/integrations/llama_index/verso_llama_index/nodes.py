@@ -21,7 +21,7 @@ from verso_client.nearest import readable
 from verso_core.jobs.reconstruct import StoredText
 
 PLACE = "_place"
-"""Key of metadata that holds a node's relations and offsets."""
+"""Key of metadata that holds a node's relations, its offsets, and which metadata are hidden."""
 SOURCE = f"metadata.{PLACE}.source"
 """Field of filters: the id of the document that a node is of."""
 _RELATIONS = {
@@ -29,6 +29,8 @@ _RELATIONS = {
     "previous": NodeRelationship.PREVIOUS,
     "next": NodeRelationship.NEXT,
 }
+
+_HIDDEN = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
 
 
 def document_of(node: BaseNode) -> Document:
@@ -41,6 +43,9 @@ def document_of(node: BaseNode) -> Document:
     for name in ("start_char_idx", "end_char_idx"):
         if (offset := getattr(node, name, None)) is not None:
             place[name] = offset
+    for name in _HIDDEN:
+        if hidden := getattr(node, name):
+            place[name] = hidden
     metadata = {**node.metadata, PLACE: place} if place else dict(node.metadata)
     text = node.get_content(metadata_mode=MetadataMode.NONE)
     return Document(text, id=node.node_id, metadata=metadata)
@@ -62,4 +67,5 @@ def node_of(stored: StoredText) -> TextNode:
         },
         start_char_idx=place.get("start_char_idx"),
         end_char_idx=place.get("end_char_idx"),
+        **{name: place[name] for name in _HIDDEN if name in place},
     )

@@ -105,7 +105,10 @@ class VersoEncoder:
                 if one.error is not None:
                     raise one.error.exception()
                 rows.append(list(one.embedding))
-        return np.asarray(rows, np.float32).reshape(len(texts), -1)
+        # Of no texts the platform makes no vectors that would say their length.
+        return np.asarray(rows, np.float32).reshape(
+            len(texts), -1 if rows else self.get_sentence_embedding_dimension()
+        )
 
 
 class _NoCard:
