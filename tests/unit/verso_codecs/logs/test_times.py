@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from verso_codecs.logs.parsing import split
 from verso_codecs.logs.times import MISSING, TimeFormat, find_format, read
+from verso_core.jobs.logs.records import EARLIEST_NS, LATEST_NS, LineRecord, write_line
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -45,6 +48,16 @@ def test_times_are_found_where_they_stand(line: bytes, moment: int) -> None:
     form = find_format(lines)
     assert form is not None
     assert read(lines, form, now_ns=int(NOW.timestamp() * 10**9)).tolist() == [moment] * 2
+
+
+@example(EARLIEST_NS)
+@example(LATEST_NS)
+@given(st.integers(EARLIEST_NS, LATEST_NS))
+def test_the_time_of_a_record_is_that_of_its_line(time_ns: int) -> None:
+    lines = split(write_line(LineRecord(b"disk full"), time_ns))
+    form = find_format(lines)
+    assert form is not None
+    assert read(lines, form, now_ns=0).tolist() == [time_ns]
 
 
 def test_a_custom_pattern_is_followed() -> None:
