@@ -49,6 +49,7 @@ from verso_training.service import process, row_export
 from verso_training.service.metrics import Metrics
 from verso_training.service.process import RESULT_NAME, Stopped
 
+REQUEST_NAME = "request.json"
 _RETRY_S = 1.0
 _PROGRESS_S = 0.25
 _MAX_HISTORY = 500
@@ -182,15 +183,23 @@ class Trainer:
     def _prepare(
         self, lease: Lease, work: Slice[TrainParams, TrainItem], folder: Path, *, stopped: Any
     ) -> None:
-        """Write the files that the training's process reads; keep those that exist."""
+        """Write the files that the training's process reads; keep those that exist.
+
+        What an earlier attempt has made in the space of another artifact is of no use.
+        """
         artifact = registry.resolve(self.models)
+        space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
+        if _space_of(folder / REQUEST_NAME) not in (None, space):
+            shutil.rmtree(folder)
+            folder.mkdir()
         request = {
             "params": work.params.model_dump(mode="json"),
             "artifact": str(artifact.resolve()),
+            "space": space,
             "models": str(self.models.resolve()),
             "threads": self.threads,
         }
-        files.replace(folder / "request.json", json.dumps(request).encode())
+        files.replace(folder / REQUEST_NAME, json.dumps(request).encode())
         item, source = work.only, work.params.source
         if item.examples is not None:
             files.replace(folder / "rows.jsonl", item.examples)
@@ -202,7 +211,6 @@ class Trainer:
         collection = holder.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
-        space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
         texts = _reads_texts(work.params.recipe)
         if collection.space != space and not texts:
             raise SpaceMismatch(
@@ -268,6 +276,15 @@ def _about(lease: Lease) -> dict[str, tracing.Attribute]:
 def _alive(draft: str) -> bool:
     number = draft.rpartition("-")[2]
     return number.isdigit() and Path(f"/proc/{number}").exists()
+
+
+def _space_of(request: Path) -> str | None:
+    """Return the space of an earlier attempt; None if there was none, or it does not say."""
+    try:
+        space = json.loads(request.read_bytes()).get("space")
+    except FileNotFoundError:
+        return None
+    return None if space is None else str(space)
 
 
 def _reads_texts(recipe: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 from tests.wire import Item, Result, cut
 
-from verso_core import heads, registry, tracing
+from verso_core import heads, manifest, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.heads import Reads
 from verso_core.jobs import Kind, Queue, Status
@@ -217,6 +217,18 @@ def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> No
     assert registry.read(bench.models).heads == {}
     assert bench.left_behind() == []
     assert bench.ended("stale") == 1
+
+
+def test_a_training_begins_again_where_another_space_serves_since(bench: Bench) -> None:
+    job_id = bench.ask(some_rows())
+    folder = bench.work / job_id
+    folder.mkdir(parents=True)
+    (folder / "request.json").write_text(json.dumps({"space": "another"}))
+    (folder / "result.json").write_text(json.dumps({"head": "mood", "version": "of-another"}))
+    assert bench.trainer.step()
+    assert bench.ledger.jobs.get(job_id).status is Status.SUCCEEDED
+    made = heads.load(registry.head(bench.models, "mood", Channel.CANARY)).head
+    assert made.space == manifest.read(ARTIFACT).space.id
 
 
 def test_a_trainer_that_stops_gives_its_job_back_uncounted(bench: Bench) -> None:
