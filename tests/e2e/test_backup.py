@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import ValkeyServer, server_folder
 from tests.e2e.conftest import Platform, publish_heads
 
 from verso_client import Document
@@ -21,6 +22,7 @@ from verso_core.errors import BackupInvalid
 from verso_core.jobs import CollectionKind, Precision
 from verso_core.jobs.logs.lines import LinesRequest
 from verso_standalone.backup import restore
+from verso_standalone.valkey import find_program
 
 _ROOM_BYTES = 32 << 20
 """The copies have two collections of a few hundred points; each is 70 MB long with its holes."""
@@ -185,3 +187,44 @@ def test_a_backup_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
     done = verso_standalone("restore", str(tmp_path / "none"), "--data", str(tmp_path / "d"))
     assert done.returncode == 1
     assert done.stderr.startswith("backup_invalid: expected backup.json in ")
+
+
+def test_a_backup_has_the_ledgers_of_the_platform_and_is_restored_on_their_copies(
+    new_platform: Callable[..., Platform],
+    second_ledger: ValkeyServer,
+    lines: Callable[[int], list[Document]],
+    tmp_path: Path,
+) -> None:
+    platform = new_platform(VERSO_LEDGERS=f"b={second_ledger.url}", VERSO_VERIFY_DELAY_S="0.1")
+    platform.start()
+    texts = {str(one.id): str(one.text).encode() for one in lines(60)}
+    with platform.client() as verso:
+        verso.create_collection("spread", partitions=4)
+        verso.ingest(lines(60), collection="spread")
+        assert all(one.collections > 1 for one in verso.ledgers())
+    saved = tmp_path / "saved"
+    done = verso_standalone("backup", str(saved), "--data", str(platform.data))
+    assert done.returncode == 0, done.stdout + done.stderr
+    platform.stop()
+
+    data = tmp_path / "restored"
+    with pytest.raises(BackupInvalid, match="VERSO_LEDGERS with b"):
+        restore(saved, data)
+    with server_folder() as folder:
+        append_only = folder / "appendonlydir"
+        append_only.mkdir()
+        shutil.copy(saved / "ledger-b.rdb", append_only / "appendonly.aof.1.base.rdb")
+        (append_only / "appendonly.aof.manifest").write_text(
+            "file appendonly.aof.1.base.rdb seq 1 type b\n"
+        )
+        server = ValkeyServer(str(find_program()), folder, {})
+        restored = new_platform(VERSO_LEDGERS=f"b={server.url}", VERSO_VERIFY_DELAY_S="0.1")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("VERSO_LEDGERS", f"b={server.url}")
+            restore(saved, restored.data)
+        restored.start()
+        assert restored.read_all("spread", list(texts)) == texts
+        with restored.client() as verso:
+            verso.ingest([Document("life goes on", id="line/3")], collection="spread")
+        restored.stop()
+        server.stop()

@@ -39,7 +39,7 @@ from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import AOF_FOLDER, AOF_MANIFEST, Valkey, find_program, free_port
 from verso_worker.jobs.ledger_watch import describe
 from verso_worker.settings import WorkerSettings
-from verso_worker.stores.backup import COPY_TIMEOUT_S, take
+from verso_worker.stores.backup import COPY_TIMEOUT_S, is_copy, other_ledgers, take
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 
@@ -64,7 +64,7 @@ def save(data: Path, target: Path) -> Backup:
     url = Valkey(find_program(), folder.valkey, port=port, password=folder.secret()).url(0)
     socket = folder.run_folder() / "vectors.sock"
     with closing(EdgeVectors(socket, timeout_s=COPY_TIMEOUT_S)) as vectors:
-        settings = WorkerSettings(redis_url=url, data=folder.root)
+        settings = _settings(folder, url)
         return take(
             target,
             redis_url=url,
@@ -78,14 +78,15 @@ def save(data: Path, target: Path) -> Backup:
 def restore(source: Path, data: Path) -> Backup:
     """Build a data folder from a backup.
 
+    Further ledgers are servers that run on the backup's ``ledger-NAME.rdb`` already.
+
     Raises:
-        BackupInvalid: the backup is altered, or the data folder exists.
+        BackupInvalid: the backup is altered, the data folder exists, or a further ledger is not
+            named or not of this backup.
         ObjectsUnavailable: the object store of cold storage cannot be written.
         Unavailable: its Valkey does not start.
     """
     made = backup.check(source)
-    if any(source.glob("ledger-*.rdb")):
-        raise BackupInvalid("expected a backup of one ledger: restore several as on many machines")
     data = data.resolve()
     if data.exists() and any(data.iterdir()):
         raise BackupInvalid(f"expected a new data folder, but {data} exists")
@@ -93,19 +94,21 @@ def restore(source: Path, data: Path) -> Backup:
     shutil.rmtree(draft.root, ignore_errors=True)
     try:
         draft.prepare()
-        url = WorkerSettings(data=draft.root).cold_store  # what the platform will read
-        copy_objects(
-            local_objects(source / COLD_NAME, ledger=HOME_LEDGER),
-            ObjectStorage(url, ledger=HOME_LEDGER),
-        )
-        for name in (VECTORS_NAME, *KEPT_NAMES, MODELS_NAME):
-            if (source / name).is_dir():
-                files.copy_tree(source / name, draft.root / name, merge=True)
-        _lay_ledger(source / LEDGER_NAME, draft.valkey / AOF_FOLDER)
-        with _ledger(draft) as epoch:
-            if epoch.current().epoch != made.epoch:
-                raise BackupInvalid("the ledger's copy is not the one that the manifest names")
-            epoch.start_new()
+        settings = WorkerSettings(data=draft.root)  # those that the platform will have
+        with _others(source, settings) as others:
+            for name in (HOME_LEDGER, *others):
+                copy_objects(
+                    local_objects(source / COLD_NAME, ledger=name),
+                    ObjectStorage(settings.cold_store, ledger=name),
+                )
+            for name in (VECTORS_NAME, *KEPT_NAMES, MODELS_NAME):
+                if (source / name).is_dir():
+                    files.copy_tree(source / name, draft.root / name, merge=True)
+            _lay_ledger(source / LEDGER_NAME, draft.valkey / AOF_FOLDER)
+            with _ledger(draft) as epoch:
+                if epoch.current().epoch != made.epoch:
+                    raise BackupInvalid("the ledger's copy is not the one that the manifest names")
+                epoch.start_new()
         shutil.rmtree(draft.logs)
         for path in draft.root.rglob("*"):
             files.sync(path)
@@ -117,6 +120,34 @@ def restore(source: Path, data: Path) -> Backup:
         shutil.rmtree(draft.root, ignore_errors=True)
         raise
     return made
+
+
+@contextmanager
+def _others(source: Path, settings: WorkerSettings) -> Iterator[tuple[str, ...]]:
+    """Check that further ledgers hold a backup's copies; in the end each starts a new epoch."""
+    copied, addresses = other_ledgers(source), dict(settings.ledger_addresses[1:])
+    if lacking := sorted(copied.keys() - addresses.keys()):
+        raise BackupInvalid(
+            f"expected VERSO_LEDGERS with {', '.join(lacking)}: start a server on each ledger-NAME"
+            ".rdb first"
+        )
+    with ExitStack() as stack:
+        epochs = {
+            name: stack.enter_context(closing(Epoch.from_url(addresses[name]))) for name in copied
+        }
+        old = [name for name, epoch in epochs.items() if is_copy(epoch, copied[name], of=name)]
+        yield tuple(copied)
+        for name in old:
+            epochs[name].start_new()
+
+
+def _settings(folder: DataFolder, url: str) -> WorkerSettings:
+    """Return a worker's settings: its stores are where those of the platform were at its start.
+
+    This process may have been started without the environment of the platform.
+    """
+    given = {**folder.stores(), "redis_url": url, "data": folder.root}
+    return WorkerSettings.model_validate(given)
 
 
 def read_back(

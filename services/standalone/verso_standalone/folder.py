@@ -3,6 +3,7 @@
     DIR/lock            held as long as any process of the platform lives
     DIR/valkey/         ledger and patches (append-only file), configuration
     DIR/api-keys        hashes of API keys, if there are any
+    DIR/stores.json     where stores outside this folder are, as of the last start
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
     DIR/models/         the served artifacts and heads, with their registry
@@ -20,10 +21,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import secrets
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from verso_core import files
 from verso_core.api_keys import FILE_NAME
 from verso_core.errors import Unavailable
 
+_STORES_NAME = "stores.json"
 LONGEST_SOCKET_PATH = 100
 """Bytes; Linux takes 107 and macOS 103 in ``sockaddr_un``, both without the closing zero."""
 
@@ -64,6 +68,22 @@ class DataFolder:
     @property
     def results(self) -> Path:
         return self.root / "results"
+
+    def keep_stores(self, environment: Mapping[str, str]) -> None:
+        """Note a worker's settings that say where the stores outside this folder are."""
+        named = {
+            "ledgers": environment.get("VERSO_LEDGERS", ""),
+            "cold_url": environment.get("VERSO_COLD_URL"),
+        }
+        files.replace(self.root / _STORES_NAME, json.dumps(named).encode(), mode=0o600)
+
+    def stores(self) -> dict[str, str | None]:
+        """Return the settings that the last start has noted; none of an earlier version."""
+        try:
+            named: dict[str, str | None] = json.loads((self.root / _STORES_NAME).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return named
 
     def prepare(self) -> None:
         """Create the folder and its parts, accessible to their owner only.

@@ -181,6 +181,7 @@ class Stack:
             self._run("valkey", valkey.argv(), address=f"{LOOPBACK}:{valkey.port}")
             self._await("valkey", valkey.answers, timeout_s=_VALKEY_TIMEOUT_S, stopped=stopped)
             environment = self._environment(valkey)
+            self.folder.keep_stores({**os.environ, **environment})
             for name, address in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
                 self._run(name, argv, address=address, environment=environment)

@@ -20,7 +20,7 @@ from verso_core.settings import HOME_LEDGER, LedgerAddress
 from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores import points_file
-from verso_worker.stores.backup import other_ledgers, run_command
+from verso_worker.stores.backup import is_copy, other_ledgers, run_command
 from verso_worker.stores.objects import ObjectStorage, copy_objects, local_objects
 from verso_worker.stores.qdrant.store import QdrantVectors
 
@@ -58,7 +58,7 @@ def fill(
             name: stack.enter_context(closing(Epoch.from_url(url)))
             for name, url in addresses.items()
         }
-        old = [name for name, epoch in epochs.items() if _is_copy(epoch, copied[name], of=name)]
+        old = [name for name, epoch in epochs.items() if is_copy(epoch, copied[name], of=name)]
         for name in backup.collections:
             settings, pages = points_file.read(folder / VECTORS_NAME / name)
             space = settings.space
@@ -81,19 +81,6 @@ def fill(
         for name in old:
             epochs[name].start_new()
     return backup
-
-
-def _is_copy(epoch: Epoch, copied: EpochState, *, of: str) -> bool:
-    """Whether a ledger is still in the epoch that it was copied in.
-
-    Raises:
-        BackupInvalid: it does not hold the backup's copy.
-    """
-    known = epoch.current()
-    if copied.epoch not in (known.epoch, known.before) or known.seq < copied.seq:
-        file = "ledger.rdb" if of == HOME_LEDGER else f"ledger-{of}.rdb"
-        raise BackupInvalid(f"expected a ledger that was started with this backup's {file}")
-    return known.epoch == copied.epoch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -161,6 +161,19 @@ def _copy_models(folder: Path, target: Path) -> None:
     files.copy_tree(folder, target, merge=True, ignore=others)
 
 
+def is_copy(epoch: Epoch, copied: EpochState, *, of: str) -> bool:
+    """Whether a ledger is still in the epoch that it was copied in.
+
+    Raises:
+        BackupInvalid: it does not hold the backup's copy.
+    """
+    known = epoch.current()
+    if copied.epoch not in (known.epoch, known.before) or known.seq < copied.seq:
+        file = "ledger.rdb" if of == HOME_LEDGER else f"ledger-{of}.rdb"
+        raise BackupInvalid(f"expected a ledger that was started with this backup's {file}")
+    return known.epoch == copied.epoch
+
+
 class Freeze:
     """A freeze of the ledger that is renewed until it ends.
 
