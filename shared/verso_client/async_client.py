@@ -18,6 +18,7 @@ import httpx2
 from verso_client import operations
 from verso_client.exchange import (
     DEFAULT_URL,
+    NO_PROXIES,
     Call,
     Pause,
     Reply,
@@ -133,6 +134,7 @@ class AsyncClient:
             headers=headers_of(api_key),
             timeout=timeout_s,
             transport=transport,
+            mounts=NO_PROXIES,
         )
         self._connected, self._process = self._connect(), os.getpid()
 

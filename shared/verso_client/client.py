@@ -15,6 +15,7 @@ import httpx2
 from verso_client import operations
 from verso_client.exchange import (
     DEFAULT_URL,
+    NO_PROXIES,
     Call,
     Pause,
     Reply,
@@ -130,6 +131,7 @@ class Client:
             headers=headers_of(api_key),
             timeout=timeout_s,
             transport=transport,
+            mounts=NO_PROXIES,
         )
         self._connected, self._process = self._connect(), os.getpid()
 

@@ -39,6 +39,8 @@ _FIRST_PAUSE_S = 0.25
 _WAIT_SHARE = 0.8
 """Of the time that the client waits for a byte, the part in which the platform has to answer."""
 DEFAULT_URL = "http://127.0.0.1:8080"
+NO_PROXIES = {f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]")}
+"""Hosts that are asked without the proxies of the environment, which do not reach this machine."""
 _FAULTS: Mapping[str, type[RequestInvalid]] = {
     "id": IdInvalid,
     "collection": IdInvalid,
