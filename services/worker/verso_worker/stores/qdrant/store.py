@@ -119,7 +119,11 @@ class QdrantVectors:
     def create(
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
-        """Create a collection; one that exists with the same settings is left as it is."""
+        """Create a collection; one that exists with the same settings is left as it is.
+
+        Raises:
+            CollectionExists: there is one with other settings.
+        """
         wanted = Settings(Space(precision, dim, int8_scale), terms)
         with self._calling(check_name(name)):
             if not self._client.collection_exists(self._prefix + name):
@@ -133,15 +137,17 @@ class QdrantVectors:
                         replication_factor=self._replication.factor,
                         write_consistency_factor=self._replication.write_consistency,
                     )
-                    self._client.create_payload_index(
-                        self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
-                    )
                 except UnexpectedResponse as exc:
                     if exc.status_code != _CONFLICT:  # someone else has just made it
                         raise
             there = self._settings(name)
-        if there != wanted:
-            raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
+            if there != wanted:
+                raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
+            # Of one that exists, too: who made it may have ended before it had its index, without
+            # which the server refuses an order by time.
+            self._client.create_payload_index(
+                self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
+            )
 
     def drop(self, name: str) -> None:
         """Remove a collection and its points; one that does not exist is no error."""

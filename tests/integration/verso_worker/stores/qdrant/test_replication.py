@@ -13,6 +13,8 @@ from uuid import UUID
 
 import pytest
 from qdrant_client import QdrantClient
+from qdrant_client.http.exceptions import ResponseHandlingException
+from qdrant_client.models import PayloadSchemaType
 from tests.integration.verso_worker.vector_stores import (
     DIM,
     LINES,
@@ -79,6 +81,25 @@ def test_a_collection_is_made_as_the_settings_ask(cluster: Cluster) -> None:
     kept = params.config.params
     assert (kept.replication_factor, kept.shard_number, kept.write_consistency_factor) == (3, 6, 2)
     assert all(cluster.ids(KEPT, node) == ids(points) for node in range(3))
+
+
+def test_a_collection_whose_making_was_cut_off_has_its_index_of_times(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = opened(cluster, TWO_OF_THREE)
+    indexed: list[tuple[object, ...]] = []
+
+    def index(_: QdrantClient, *place: object, wait: bool) -> None:
+        assert wait
+        indexed.append(place)
+        if len(indexed) == 1:
+            raise ResponseHandlingException(ConnectionResetError())
+
+    monkeypatch.setattr(QdrantClient, "create_payload_index", index)
+    with pytest.raises(VectorsUnavailable):
+        make(vectors, NAME, Precision.INT8)
+    make(vectors, NAME, Precision.INT8)
+    assert indexed == [(KEPT, "t", PayloadSchemaType.FLOAT)] * 2
 
 
 def test_what_is_unset_is_left_to_the_server(cluster: Cluster) -> None:
