@@ -154,6 +154,20 @@ def test_bytes_say_the_format_before_name_and_media_type() -> None:
         read(archive({"a.txt": b"x"}))
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("notes.md", b"A PDF begins with %PDF-1.7."),
+        ("notes.html", b"<html><p>A PDF begins with %PDF-1.7.</p></html>"),
+        ("notes.eml", b"Subject: PDF\r\n\r\nA PDF begins with %PDF-1.7."),
+    ],
+)
+def test_a_text_that_quotes_the_header_of_a_pdf_is_none(name: str, data: bytes) -> None:
+    assert "%PDF-1.7" in read(data, name=name).text
+    with pytest.raises(FileUnreadable):
+        read(data, name="notes.pdf")  # whose header may stand behind other bytes
+
+
 @given(data=st.binary(max_size=64), name=st.sampled_from(["", *SAID]), said=st.sampled_from(Format))
 def test_the_reader_that_is_loaded_reads_the_format_that_is_found(
     data: bytes, name: str, said: Format

@@ -61,6 +61,8 @@ _NAMES = {
 _ALIASES = {"application/xhtml+xml": Format.HTML, "text/x-markdown": Format.MARKDOWN}
 _OFFICE = {"word/": Format.DOCX, "ppt/": Format.PPTX, "xl/": Format.XLSX}
 _OPEN = (Format.ODT, Format.ODP, Format.ODS)
+_TEXTS = (Format.HTML, Format.MARKDOWN, Format.EMAIL)
+_PDF = b"%PDF-"
 _PDF_WITHIN = 1024
 """Readers accept bytes before the header, up to here (ISO 32000-1, annex H.3, note 13)."""
 _HTML = re.compile(
@@ -93,7 +95,8 @@ def format_of(data: bytes, *, media_type: str, name: str) -> Format:
         FileUnsupported: it is in no format that text is read from.
         FileTooLarge: it is an archive that inflates to too much.
     """
-    if b"%PDF-" in data[:_PDF_WITHIN]:
+    said = _said(media_type, name)
+    if _is_pdf(data, said):
         return Format.PDF
     if data.startswith(_ZIP):
         return _archived(data)
@@ -101,8 +104,7 @@ def format_of(data: bytes, *, media_type: str, name: str) -> Format:
         if _ENCRYPTED in data:
             raise FileEncrypted("expected a file without a password, got an encrypted one")
         raise FileUnsupported(f"expected {TAKEN}, got an office file of before 2007")
-    said = _said(media_type, name)
-    if said not in (None, Format.HTML, Format.MARKDOWN, Format.EMAIL):
+    if said not in (None, *_TEXTS):
         raise FileUnreadable(f"expected {said}, got other bytes")
     if said is not None:
         return said
@@ -115,15 +117,23 @@ def format_of(data: bytes, *, media_type: str, name: str) -> Format:
 
 def family_of(data: bytes, *, media_type: str, name: str) -> Family:
     """Return whose reader a file needs if it is in a format at all, by a look at its beginning."""
-    if b"%PDF-" in data[:_PDF_WITHIN]:
+    said = _said(media_type, name)
+    if _is_pdf(data, said):
         return Family.PDF
     if data.startswith(_ZIP):
         return Family.OFFICE
-    said = _said(media_type, name)
     if said is Format.MARKDOWN:
         return Family.MARKDOWN
     is_mail = said is Format.EMAIL or (said is None and _EMAIL.match(data))
     return Family.MAIL if is_mail else Family.WEB
+
+
+def _is_pdf(data: bytes, said: Format | None) -> bool:
+    """Whether a file has a PDF's header; in what is said to be text it must be at the very start.
+
+    A page about PDF may quote one.
+    """
+    return data.startswith(_PDF) or (said not in _TEXTS and _PDF in data[:_PDF_WITHIN])
 
 
 def _said(media_type: str, name: str) -> Format | None:

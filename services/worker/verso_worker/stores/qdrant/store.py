@@ -143,8 +143,7 @@ class QdrantVectors:
             there = self._settings(name)
             if there != wanted:
                 raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
-            # Of one that exists, too: who made it may have ended before it had its index, without
-            # which the server refuses an order by time.
+            # Of one that exists, too: its maker may have ended before. An order by time needs it.
             self._client.create_payload_index(
                 self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
             )
