@@ -133,6 +133,24 @@ def test_an_email_has_its_header_its_time_and_the_names_of_its_attachments() -> 
     assert read(html).text == "Subject: x\n\nonly HTML"
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        (b"Content-Type: text/plain; charset=x-nobody-knows", "Grüße".encode(), "Grüße"),
+        (b"Content-Type: text/plain; charset=us-ascii", "Grüße".encode(), "Grüße"),
+        (b"Content-Type: text/plain; charset=utf-8", "Grüße “x”".encode("cp1252"), "Grüße “x”"),
+        (b"Content-Type: text/html; charset=cp932", "<b>山</b>".encode("cp932"), "山"),
+        (b"Content-Type: multipart/mixed", b"no part", "no part"),
+        (b"To: <[", b"a text", "a text"),
+        (b"Content-Type: text/plain; charset*", b"a text", "a text"),
+    ],
+)
+def test_a_malformed_email_is_read_nevertheless(head: bytes, body: bytes, said: str) -> None:
+    content = read(b"From: a b <\r\nSubject: x\r\n" + head + b"\r\n\r\n" + body, name="x.eml")
+    assert content.text.endswith(f"Subject: x\n\n{said}")
+    assert content.title == "x"
+
+
 def test_markdown_stays_as_it_is() -> None:
     data = b"  two  spaces \r\n\r\n\r\n\r\n\ttab  \n"
     assert read(data, name="x.md").text.encode() == data
