@@ -327,6 +327,9 @@ class Rollover:
                 if not self._notes.step(name, state, state.model_copy(update={"parts": left})):
                     return False
                 self._notes.unplace(own)
+                for one in self._ledgers.values():
+                    with suppress(Unavailable):
+                        one.partitions.forget_moves(own)
                 about = {"collection": name, "partition": part.number}
                 _log.info("expired partition dropped", extra=about)
                 return True

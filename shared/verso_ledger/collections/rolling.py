@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from verso_core.jobs.collections import Partitioned
+from verso_core.jobs.moves import Move
 from verso_core.segments import MISSING, Segment
 from verso_ledger.codec import scalars
 from verso_ledger.collections.logs import Logs
@@ -91,6 +92,20 @@ class Partitions:
         """Forget where a partition was placed that is gone: its name is never used again."""
         with translated():
             self._redis.hdel(key("placements"), name)
+
+    def forget_moves(self, name: str) -> None:
+        """Forget moves of a partition that is gone, but one that has not ended."""
+        with translated():
+            row = cast("bytes | None", self._redis.hget(key("moves"), name))
+            move = None if row is None else Move.model_validate_json(row)
+            if move is not None and move.running:
+                return
+            own = name if move is None else move.own
+            with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hdel(key("moves"), name)
+                pipe.hdel(key("came"), name)
+                pipe.hdel(key("shut"), f"n:{name}", f"o:{own}")
+                pipe.execute()
 
     def server(self) -> Server:
         """Return the state of the ledger's server."""

@@ -21,6 +21,7 @@ from tests.wire import Item, cut
 from verso_core.errors import CollectionBusy
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.collections import MAX_TIME_PARTITIONS, Stage, TimePart
+from verso_core.jobs.moves import Move, MoveStage
 from verso_keeper.retention import Retention
 from verso_keeper.rollover import SEEN_S, settings_of
 from verso_ledger import NewJob
@@ -253,6 +254,32 @@ def test_a_partition_that_its_ledger_has_lost_is_missing_until_it_has_it_again(
     world.settle()
     assert sum(world.held().values(), Counter()) == world.accepted
     assert world.held()[2]
+
+
+def test_moves_of_a_dropped_partition_are_forgotten(world: World) -> None:
+    name, (home, other) = f"{NAME}.0", world.ledgers.values()
+    home.documents.collection_change(
+        name, lambda old: old.model_copy(update={"retention_days": 1.0})
+    )
+    moved = Move(
+        collection=name, own=name, uid="1", buckets=64, texts=False, lines=True, source="b",
+        target="home", stage=MoveStage.DONE, started=world.now, ended=world.now,
+    )  # fmt: skip
+    here, there = home.moves.scripts.client, other.moves.scripts.client
+    there.hset(key("moves"), name, moved.model_dump_json())
+    there.hset(key("shut"), mapping={f"n:{name}": "gone home", f"o:{name}": "gone home"})
+    here.hset(key("came"), name, "[]")
+    keeper = world.keeper()
+    world.write()
+    world.settle()
+    world.now += SPAN_S
+    world.steps(keeper, 6)
+    world.now += 2 * DAY_S
+    for _ in range(4):
+        world.steps(keeper, 2)
+        world.now += SEEN_S
+    assert world.where(name) is None
+    assert not any(one.exists(*map(key, ("moves", "shut", "came"))) for one in (here, there))
 
 
 def test_an_expired_partition_that_its_ledger_has_again_is_dropped(world: World) -> None:
