@@ -356,13 +356,18 @@ def test_a_home_ledger_that_stands_still_does_not_hold_up_another(pair: Pair) ->
 def test_a_backup_holds_every_ledger(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A platform of one ledger is not restored from it: half of it would be missing."""
-    monkeypatch.setenv("VERSO_LEDGERS", f"b={pair.other.url}")
+    """A platform of one ledger is not restored from it: half of it would be missing.
+
+    Nor is one that shares a ledger with the platform that the backup is of.
+    """
     made = backup.save(pair.platform.data, tmp_path / "copy")
     assert {"ledger.rdb", "ledger-b.rdb"} <= made.files.keys()
     with closing(Epoch.from_url(pair.other.url)) as epoch:
         assert other_ledgers(tmp_path / "copy")["b"].epoch == epoch.current().epoch
-    with pytest.raises(BackupInvalid):
+    with pytest.raises(BackupInvalid, match="VERSO_LEDGERS with b"):
+        backup.restore(tmp_path / "copy", tmp_path / "restored")
+    monkeypatch.setenv("VERSO_LEDGERS", f"b={pair.other.url}")
+    with pytest.raises(BackupInvalid, match="workers use"):
         backup.restore(tmp_path / "copy", tmp_path / "restored")
     with pair.platform.client() as client:  # neither ledger is frozen any more
         client.create_collection("thawed")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from verso_core.backup import (
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
 from verso_core.settings import HOME_LEDGER
 from verso_core.supervise import Process
+from verso_ledger import Ledger
 from verso_ledger.epoch import Epoch
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
@@ -47,6 +48,8 @@ _AOF_BASE = "appendonly.aof.1.base.rdb"
 _STARTED_S = 120.0
 _POLL_S = 0.2
 _STOP_S = 20.0
+_BEAT_S = 5.0
+"""A worker says that it lives within so many seconds."""
 
 
 def save(data: Path, target: Path) -> Backup:
@@ -132,13 +135,31 @@ def _others(source: Path, settings: WorkerSettings) -> Iterator[tuple[str, ...]]
             ".rdb first"
         )
     with ExitStack() as stack:
-        epochs = {
-            name: stack.enter_context(closing(Epoch.from_url(addresses[name]))) for name in copied
+        ledgers = {
+            name: stack.enter_context(closing(Ledger.from_url(addresses[name], name=name)))
+            for name in copied
         }
-        old = [name for name, epoch in epochs.items() if is_copy(epoch, copied[name], of=name)]
+        old = [name for name, one in ledgers.items() if is_copy(one.epoch, copied[name], of=name)]
+        _check_unused(ledgers)
         yield tuple(copied)
         for name in old:
-            epochs[name].start_new()
+            ledgers[name].epoch.start_new()
+
+
+def _check_unused(ledgers: Mapping[str, Ledger]) -> None:
+    """Check that no worker uses a further ledger: that of the platform itself is no copy.
+
+    Raises:
+        BackupInvalid: a worker does.
+    """
+    before = {name: one.liveness.health().worker_beat_age_s for name, one in ledgers.items()}
+    time.sleep(_BEAT_S if ledgers else 0.0)
+    for name, one in ledgers.items():
+        age_s, older_s = one.liveness.health().worker_beat_age_s, before[name]
+        if age_s is not None and (older_s is None or age_s < older_s + _BEAT_S - 1.0):
+            raise BackupInvalid(
+                f"expected a server on the backup's ledger-{name}.rdb, got one that workers use"
+            )
 
 
 def _settings(folder: DataFolder, url: str) -> WorkerSettings:
