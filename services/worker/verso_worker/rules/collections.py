@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -277,5 +278,6 @@ def _same(known: Collection, request: CollectionParams) -> CollectionInfo:
     for setting in sorted(named - {"artifact"}):
         there, asked = getattr(known, setting), getattr(request, setting)
         if setting != "name" and there != asked:
+            there, asked = (json.dumps(value, default=str) for value in (there, asked))
             raise CollectionExists(f"{request.name!r} exists with {setting} {there}, not {asked}")
     return CollectionInfo(**CollectionInfo.settings(known) | {"name": request.name})

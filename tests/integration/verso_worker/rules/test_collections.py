@@ -16,7 +16,7 @@ from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipel
 from tests.wire import Item, cut
 
 from verso_core.errors import CollectionExists, CollectionUnknown, RequestInvalid
-from verso_core.jobs import Kind, Precision, Queue, Status
+from verso_core.jobs import IndexKind, Kind, Precision, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
@@ -117,6 +117,15 @@ def test_an_odd_dimension_has_no_place_for_pairs_of_codes(
     with pytest.raises(RequestInvalid, match="even dimension for precision int4"):
         odd.create(CollectionParams(name="asked", precision=Precision.INT4))
     assert made.pipeline.create_collection(CollectionParams(name="even")).precision == "int4"
+
+
+def test_settings_that_differ_are_named_as_a_request_names_them(made: Made) -> None:
+    made.pipeline.create_collection(CollectionParams(name="plain"))
+    asked = CollectionParams(name="plain", indexes={"host": IndexKind.KEYWORD})
+    with pytest.raises(CollectionExists, match=r'indexes \{\}, not \{"host": "keyword"\}'):
+        made.pipeline.create_collection(asked)
+    with pytest.raises(CollectionExists, match='precision "int4", not "int8"'):
+        made.pipeline.create_collection(CollectionParams(name="plain", precision=Precision.INT8))
 
 
 def test_a_name_that_another_owner_has_is_taken(made: Made) -> None:
