@@ -19,6 +19,7 @@ import math
 import os
 import platform
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -302,7 +303,7 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
         DiskFull: no room for it.
     """
     parent = out_dir / trained.recipe.name
-    draft = parent / f".draft-{os.getpid()}"
+    draft = parent / _draft_name()
     try:
         draft.mkdir(parents=True)
         head = _write(trained, artifact=artifact, draft=draft)
@@ -330,7 +331,7 @@ def publish_again(kept: Path, head: Head, card_text: str, *, artifact: Path, out
         HeadInvalid: the files are not those of the head.
     """
     parent = out_dir / head.name
-    draft = parent / f".draft-{os.getpid()}"
+    draft = parent / _draft_name()
     try:
         shutil.copytree(kept, draft)
         (draft / heads.CARD).write_text(card_text, encoding="utf-8")
@@ -341,6 +342,11 @@ def publish_again(kept: Path, head: Head, card_text: str, *, artifact: Path, out
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def _draft_name() -> str:
+    """Return a name of this process's own: processes of two machines may have one number."""
+    return f".draft-{socket.gethostname()}-{os.getpid()}"
 
 
 def _placed(draft: Path, folder: Path, *, artifact: Path) -> Path:

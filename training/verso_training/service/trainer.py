@@ -19,6 +19,7 @@ import contextlib
 import json
 import logging
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -243,7 +244,7 @@ class Trainer:
         """Remove the drafts that killed trainings left in the models folder."""
         for draft in (self.models / registry.HEADS / head).glob(".draft-*"):
             with contextlib.suppress(OSError):
-                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or not _alive(draft.name):
+                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or _is_left(draft.name):
                     shutil.rmtree(draft)
 
     @contextmanager
@@ -273,9 +274,11 @@ def _about(lease: Lease) -> dict[str, tracing.Attribute]:
     return {"verso.job": lease.job_id, "verso.attempt": lease.fence}
 
 
-def _alive(draft: str) -> bool:
-    number = draft.rpartition("-")[2]
-    return number.isdigit() and Path(f"/proc/{number}").exists()
+def _is_left(draft: str) -> bool:
+    """Whether the process of this machine that made a draft has ended."""
+    host, _, number = draft.removeprefix(".draft-").rpartition("-")
+    own = host in ("", socket.gethostname())
+    return own and not (number.isdigit() and Path(f"/proc/{number}").exists())
 
 
 def _space_of(request: Path) -> str | None:

@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -217,6 +218,17 @@ def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> No
     assert registry.read(bench.models).heads == {}
     assert bench.left_behind() == []
     assert bench.ended("stale") == 1
+
+
+def test_a_draft_of_another_machine_is_left_alone(bench: Bench) -> None:
+    place = bench.models / "heads" / "mood"
+    other, ended = (place / f".draft-{host}-{1 << 30}" for host in ("other", socket.gethostname()))
+    other.mkdir(parents=True)
+    ended.mkdir()
+    bench.ask(some_rows())
+    assert bench.trainer.step()
+    assert other.exists()
+    assert not ended.exists()
 
 
 def test_a_training_begins_again_where_another_space_serves_since(bench: Bench) -> None:
