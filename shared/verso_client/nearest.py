@@ -11,16 +11,19 @@ from typing import NamedTuple
 
 from verso_client.client import Client
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Filter, SearchMode
+from verso_core.jobs import RERANK_SHARE, Filter, SearchMode
 from verso_core.jobs.reconstruct import StoredText
+from verso_core.jobs.search import Hit
 
 MAX_RECORDS = 1000
 """Most records of one search."""
 _READ_TOGETHER = 256
+_RERANKED = 30
+"""Records that a head reads."""
 
 
 class Nearest(NamedTuple):
-    """A document, and the score of its best record."""
+    """A document, and the score of its best record, by which it is ordered."""
 
     document: StoredText
     score: float
@@ -39,6 +42,9 @@ def nearest(
 ) -> list[Nearest]:
     """Return at most ``limit`` documents, best first.
 
+    Where a head orders again, scores are the search's and the head's, mixed: in [0, 1] of the
+    records that it read, below 0 of others, which follow.
+
     Args:
         client: of the platform.
         query: a text; or else ``vector``, one that the platform made.
@@ -49,7 +55,7 @@ def nearest(
         mode: what is compared.
         rerank: a head that orders the first records again.
     """
-    asked = min(limit, MAX_RECORDS)
+    asked = min(limit if rerank is None else max(limit, _RERANKED), MAX_RECORDS)
     while True:
         hits = client.search(
             query,
@@ -59,16 +65,41 @@ def nearest(
             filter=filter,
             mode=mode,
             rerank=rerank,
+            rerank_from=_RERANKED,
             with_text=False,
         ).hits
         best: dict[str, float] = {}
-        for hit in hits:
-            best.setdefault(hit.document, hit.score)
+        for hit, score in zip(hits, _scores(hits, reranked=rerank is not None), strict=True):
+            best.setdefault(hit.document, score)
         if len(best) >= limit or len(hits) < asked or asked == MAX_RECORDS:
             break
         asked = min(4 * asked, MAX_RECORDS)
     found = read(client, list(best)[:limit], collection=collection)
     return [Nearest(document, best[document.id]) for document in found]
+
+
+def _scores(hits: Sequence[Hit], *, reranked: bool) -> list[float]:
+    """Return what hits are ordered by, which is not the search's score where a head has read them.
+
+    Args:
+        hits: in order, those that a head has read first, and all of these.
+        reranked: whether a head was asked.
+    """
+    if not reranked:
+        return [hit.score for hit in hits]
+    heads = [hit.rerank_score for hit in hits if hit.rerank_score is not None]
+    searches = [hit.score for hit in hits if hit.rerank_score is not None]
+    pairs = zip(_spread(searches), _spread(heads), strict=True)
+    mixed = [(1 - RERANK_SHARE) * one + RERANK_SHARE * other for one, other in pairs]
+    rest = len(hits) - len(mixed)
+    return sorted(mixed, reverse=True) + [-(n + 1) / rest for n in range(rest)]
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Spread values over 0 to 1, as a search does before it mixes them; equal ones are 0."""
+    lowest = min(values, default=0.0)
+    width = max(values, default=0.0) - lowest or 1.0
+    return [(value - lowest) / width for value in values]
 
 
 def read(client: Client, ids: Sequence[str], *, collection: str) -> list[StoredText]:

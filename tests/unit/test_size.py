@@ -22,8 +22,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # that are sent again
     "shared/verso_ledger": 8_970,
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
-    # with answers of other servers, forked processes, and addresses and keys that are none
-    "shared/verso_client": 9_600,
+    # with answers of other servers, forked processes, addresses and keys that are none,
+    # and scores that say the order of a head
+    "shared/verso_client": 9_660,
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
     "services/gateway/verso_gateway": 17_600,

@@ -1,0 +1,37 @@
+"""Documents nearest to a query have scores that say their order."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+
+from verso_client import Client
+from verso_client.nearest import nearest
+
+HITS = [("b", 0.7, 0.9), ("a", 0.8, 0.1), ("b", 0.3, 0.2), ("c", 0.5, None), ("d", 0.4, None)]
+"""Hits as a search gives them: the first three in the order that a head has put them into."""
+
+
+def answer(request: httpx2.Request) -> httpx2.Response:
+    asked = json.loads(request.content)
+    if request.url.path == "/v1/reconstruct":
+        return httpx2.Response(200, json={"results": [{"text": name} for name in asked["ids"]]})
+    hits = [
+        {"id": f"{name}#{n}", "document": name, "chunk": n, "score": score, "rerank_score": head}
+        for n, (name, score, head) in enumerate(HITS)
+    ]
+    return httpx2.Response(200, json={"hits": hits[: asked.get("limit", 10)]})
+
+
+@pytest.mark.parametrize("limit", [2, 9])
+def test_scores_of_reranked_documents_say_their_order(limit: int) -> None:
+    with Client("http://verso.test", transport=httpx2.MockTransport(answer)) as verso:
+        found = nearest(verso, "a", limit=limit, rerank="alike")
+    assert [one.document.id for one in found] == ["b", "a", "c", "d"][:limit]
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == len(scores)
+    assert scores[:2] == pytest.approx([0.88, 0.6])
+    assert scores[2:] == [-0.5, -1.0][: limit - 2]
