@@ -178,15 +178,18 @@ def groups(vectors: Vector, *, count: int) -> tuple[Numbers, list[int]]:
 
     distinct = len(np.unique(vectors, axis=0))
     model = KMeans(n_clusters=min(count, distinct), n_init=1, random_state=0)
-    found = np.asarray(model.fit_predict(vectors), np.int64)
-    order = np.argsort(-np.bincount(found), kind="stable")
+    # of vectors that differ in their last bits alone k-means finds fewer groups, and leaves gaps
+    used, found, sizes = np.unique(
+        model.fit_predict(vectors), return_inverse=True, return_counts=True
+    )
+    order = np.argsort(-sizes, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     labels = place[found]
     middle = []
     for number in range(len(order)):
         own = np.flatnonzero(labels == number)
-        centre = model.cluster_centers_[order[number]]
+        centre = model.cluster_centers_[used[order[number]]]
         middle.append(int(own[np.argmin(((vectors[own] - centre) ** 2).sum(axis=1))]))
     return labels, middle
 

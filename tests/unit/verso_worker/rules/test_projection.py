@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 
 from verso_worker.rules import projection
 
@@ -64,6 +67,17 @@ def test_there_are_no_more_groups_than_different_vectors() -> None:
     labels, middle = projection.groups(np.tile(cloud(2), (4, 1)), count=8)
     assert len(middle) == 2
     assert set(labels.tolist()) == {0, 1}
+
+
+def test_vectors_that_differ_in_their_last_bits_alone_are_grouped() -> None:
+    random = np.random.default_rng(0)
+    alike = cloud(3)[np.arange(40) % 3] + 1e-6 * random.normal(size=(40, 24))
+    vectors = alike.astype(np.float16).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels, middle = projection.groups(vectors, count=12)
+    assert sorted(set(labels.tolist())) == list(range(len(middle)))
+    assert [int(labels[one]) for one in middle] == list(range(len(middle)))
 
 
 def test_frequent_values_have_colours_and_rare_ones_none() -> None:
