@@ -59,6 +59,13 @@ class Cutter:
             return list(_cut_bytes(text))
         return [chunk.encode() for chunk in self._cut_text(decoded)]
 
+    def first(self, text: bytes) -> bytes:
+        """Return the first chunk of a text; the rest is not tokenised."""
+        try:
+            return next(self._cut_text(text.decode()), "").encode()
+        except UnicodeDecodeError:
+            return next(_cut_bytes(text))
+
     def tokens(self, text: bytes) -> int:
         """Return how many tokens a text has for the encoder, without the special ones."""
         read = text.decode(errors="replace")

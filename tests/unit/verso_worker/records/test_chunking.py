@@ -61,6 +61,7 @@ def test_joined_chunks_are_the_text(cutter: Cutter, text: bytes) -> None:
     chunks = cutter.cut(text)
     assert b"".join(chunks) == text
     assert chunks == [b""] or all(chunks)
+    assert cutter.first(text) == chunks[0]
 
 
 @given(text=st.text(max_size=400).map(str.encode))

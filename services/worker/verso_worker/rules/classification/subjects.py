@@ -196,10 +196,11 @@ def narrowed(head: ServedHead, subject: Subject, portion: Portion | None) -> Sub
     """Return a subject with the chunks that the head reads of it, if the portion selects them."""
     most = head.head.max_chunks
     if portion is None and most is None:
-        # a vector holds the beginning of a text, so of a stored document it is the first one
-        beginning = head.head.reads is Reads.VECTOR
-        records = subject.records[:1] if beginning else subject.records
-        return Subject(subject.index, parts=subject.parts, records=records)
+        if head.head.reads is not Reads.VECTOR:
+            return Subject(subject.index, parts=subject.parts, records=subject.records)
+        # a vector holds the beginning of a text: what a collection stores as the first chunk
+        parts = None if subject.parts is None else (head.model.cutter.first(subject.text),)
+        return Subject(subject.index, parts=parts, records=subject.records[:1])
     if subject.records:
         return Subject(subject.index, records=tuple(read_chunks(subject.records, portion, most)))
     chunks = head.model.cutter.cut(subject.text)

@@ -27,6 +27,10 @@ class Cutter(Protocol):
     def cut(self, text: bytes) -> list[bytes]:
         """Return the chunks, in order; joined they are the text."""
 
+    def first(self, text: bytes) -> bytes:
+        """Return the first chunk of a text."""
+        ...
+
     def tokens(self, text: bytes) -> int:
         """Return how many tokens a text has for the encoder, without the special ones."""
         ...

@@ -67,7 +67,9 @@ class Summing:
         model = SimpleNamespace(
             dim=DIM,
             int8_scale=SCALE,
-            cutter=SimpleNamespace(cut=lambda text: text.split(b"|")),
+            cutter=SimpleNamespace(
+                cut=lambda text: text.split(b"|"), first=lambda text: text.split(b"|")[0]
+            ),
             recorder=SimpleNamespace(engine=self),
             heads=self,
         )
@@ -89,7 +91,9 @@ def collection(precision: Precision) -> Collection:
     )
 
 
-def scored(engine: Summing, where: Collection | None) -> list[float]:
+def scored(
+    engine: Summing, where: Collection | None, portion: Portion | None = Portion.MEAN
+) -> list[float]:
     """Return the scores of the text, or of its document in a collection."""
     entry = Entry(
         1, len(TEXT), tuple(Record(Codec.RAW, 0, bytes(8), b"sum.", b"") for _ in ENCODED)
@@ -107,7 +111,7 @@ def scored(engine: Summing, where: Collection | None) -> list[float]:
         heads=cast(Any, SimpleNamespace(get=lambda *_, **__: engine.served)),
         learned=cast(Any, SimpleNamespace(head=lambda head: head)),
     )
-    params = ClassifyParams(heads=("sums", "the same again"), top_k=len(LABELS), chunk=Portion.MEAN)
+    params = ClassifyParams(heads=("sums", "the same again"), top_k=len(LABELS), chunk=portion)
     item = ClassifyItem(text=TEXT) if where is None else ClassifyItem(id="d")
     work = Slice(Kind.CLASSIFY, params, (item,))
     [found] = classify.run(work, where, job=None, timings=Timings()).items
@@ -117,10 +121,14 @@ def scored(engine: Summing, where: Collection | None) -> list[float]:
     return [one.score for one in first]
 
 
+@pytest.mark.parametrize("portion", [Portion.MEAN, None])
 @pytest.mark.parametrize("reads", [Reads.VECTOR, Reads.DOCUMENT])
-def test_a_text_has_exactly_the_scores_of_its_stored_document(reads: Reads) -> None:
+def test_a_text_has_exactly_the_scores_of_its_stored_document(
+    reads: Reads, portion: Portion | None
+) -> None:
     as_text, as_stored = Summing(reads), Summing(reads)
-    assert scored(as_text, None) == scored(as_stored, collection(Precision.INT8))
+    stored = scored(as_stored, collection(Precision.INT8), portion)
+    assert scored(as_text, None, portion) == stored
     np.testing.assert_array_equal(np.concatenate(as_text.read), np.concatenate(as_stored.read))
     assert not np.array_equal(np.concatenate(as_text.read), ENCODED)
 
