@@ -15,13 +15,13 @@ import httpx2
 from verso_client import operations
 from verso_client.exchange import (
     DEFAULT_URL,
-    NO_PROXIES,
     Call,
     Pause,
     Reply,
     Retries,
     Steps,
     asked_headers,
+    asks_environment,
     error_of,
     event_call,
     headers_of,
@@ -131,7 +131,7 @@ class Client:
             headers=headers_of(api_key),
             timeout=timeout_s,
             transport=transport,
-            mounts=NO_PROXIES,
+            trust_env=asks_environment(url),
         )
         self._connected, self._process = self._connect(), os.getpid()
 

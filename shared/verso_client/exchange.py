@@ -39,8 +39,7 @@ _FIRST_PAUSE_S = 0.25
 _WAIT_SHARE = 0.8
 """Of the time that the client waits for a byte, the part in which the platform has to answer."""
 DEFAULT_URL = "http://127.0.0.1:8080"
-NO_PROXIES = {f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]")}
-"""Hosts that are asked without the proxies of the environment, which do not reach this machine."""
+_HERE = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Mapping[str, type[RequestInvalid]] = {
     "id": IdInvalid,
     "collection": IdInvalid,
@@ -199,6 +198,15 @@ def headers_of(api_key: str | None) -> dict[str, str]:
     if key:
         headers["Authorization"] = f"Bearer {key}"
     return headers
+
+
+def asks_environment(url: str) -> bool:
+    """Whether the environment's proxies count, none of which reaches this machine's own platform.
+
+    One that cannot be used at all would be an error even so.
+    """
+    there = httpx2.URL(url)
+    return there.scheme != "http" or there.host not in _HERE
 
 
 def asked_headers(call: Call, *, strict: bool, timeout_s: float | None) -> dict[str, str]:
