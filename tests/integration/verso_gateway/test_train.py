@@ -20,6 +20,7 @@ ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
 BODY = {"head": "mood", "source": {"rows": ROWS}, "recipe": {"classify": {"hidden": 8}}}
 
 
+LARGE_SCORE = {"text_1": "a", "text_2": "b", "score": 10**400}
 ASKED_TWICE = {"data": made_up.squad()["data"] + made_up.squad(1)["data"]}
 
 
@@ -135,6 +136,7 @@ def test_a_file_is_the_body_and_the_rest_the_query(
         ({"task": "answer", "source": {"squad": ASKED_TWICE}}, "duplicate_id"),
         ({"task": "score", "source": {"pairs": made_up.pairs(4)}}, "training_data_invalid"),
         ({"task": "score", "source": {"pairs": [{"text_1": "a"}]}}, "training_data_invalid"),
+        ({"task": "score", "source": {"pairs": [LARGE_SCORE]}}, "training_data_invalid"),
         ({"task": "score", "source": {"groups": made_up.groups(4)}}, "training_data_invalid"),
         ({"task": "score", "source": {"groups": [{"question": "a"}]}}, "training_data_invalid"),
         ({"head": "No Name"}, "request_invalid"),

@@ -57,7 +57,7 @@ def pair(value: dict[str, Any], where: str) -> Scored:
     score = value.get("score")
     try:
         number = float("nan") if score is None or isinstance(score, bool) else float(score)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = float("nan")
     if not 0 <= number <= 1:
         raise TrainingDataInvalid(f"{where}: expected a 'score' in [0, 1], got {score!a}")

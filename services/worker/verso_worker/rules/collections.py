@@ -45,6 +45,19 @@ def collection_named(documents: Documents, name: str) -> Collection:
     return found
 
 
+def collection_asked(documents: Documents, name: str, *, seq: int) -> Collection:
+    """Return the collection that a slice was accepted for, by the slice's sequence number.
+
+    Raises:
+        CollectionUnknown: there is none, or another was made under its name since, perhaps another
+            tenant's.
+    """
+    found = collection_named(documents, name)
+    if seq < int(documents.uid(found.name).partition(".")[0]):
+        raise CollectionUnknown(f"no collection {name!r} that was there when this was asked")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Collections:
     """The collections of this platform.

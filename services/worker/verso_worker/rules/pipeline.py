@@ -20,7 +20,7 @@ from verso_core.jobs.collections import CollectionInfo, CollectionParams
 from verso_core.jobs.ingest import Embedded
 from verso_worker.records.cache import Cache
 from verso_worker.rules.cold.entries import ColdEntries
-from verso_worker.rules.collections import collection_named
+from verso_worker.rules.collections import collection_asked, collection_named
 from verso_worker.rules.ingest import Coded
 from verso_worker.rules.kinds.call import Call
 from verso_worker.rules.kinds.collections import CollectionKinds
@@ -213,14 +213,14 @@ class Pipeline:
 
         Raises:
             RequestInvalid: workers do not run slices of this kind.
-            CollectionUnknown: there is no such collection.
+            CollectionUnknown: there is no such collection, or it is younger than the slice.
             KindUnsupported: the kind is of log collections, and the collection is another.
         """
         own, other = self._of_lines.get(work.kind), self._of_documents.get(work.kind)
         if own is None and other is None:
             raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
         name = work.params.collection
-        collection = None if name is None else collection_named(self._documents, name)
+        collection = None if name is None else collection_asked(self._documents, name, seq=call.seq)
         if own is not None and collection is not None and collection.kind is CollectionKind.LOGS:
             self._lines.kernels.wait()
             return own(work, collection, call)

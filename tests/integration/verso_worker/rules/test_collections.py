@@ -98,6 +98,24 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert made.read(*TEXTS) == list(TEXTS.values())
 
 
+@pytest.mark.parametrize("kind", [Kind.RECONSTRUCT, Kind.INGEST])
+def test_what_was_asked_of_a_collection_is_not_done_in_one_made_since(
+    made: Made, kind: Kind
+) -> None:
+    """The new one may be another tenant's."""
+    name, text = next(iter(TEXTS.items()))
+    slices = list(cut(kind, {"collection": "default"}, [Item({"id": name}, text)]))
+    late = made.ledger.jobs.accept(NewJob(kind, Queue.SCRUB, slices))
+    assert made.delete() is Status.SUCCEEDED
+    made.pipeline.create_collection(CollectionParams(name="default"))
+    made.ingest(TEXTS)
+    made.dispatcher.run_queue(Queue.SCRUB)
+    error = made.ledger.jobs.get(late.job_id).error
+    assert error is not None
+    assert error["code"] == CollectionUnknown.code
+    assert made.read(*TEXTS) == list(TEXTS.values())
+
+
 class OddModels:
     """The models of a pipeline, as if their vectors had one number more."""
 
