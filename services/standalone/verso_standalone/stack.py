@@ -11,6 +11,7 @@ one of them was restarted, as it does on many machines.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -28,6 +29,7 @@ from verso_core import DISTRIBUTION, api_keys, registry
 from verso_core.errors import (
     ArtifactInvalid,
     NotReady,
+    RequestInvalid,
     Unauthorized,
     Unavailable,
     VersoError,
@@ -50,6 +52,7 @@ _GRACE_S = {
     "valkey": 20.0,
 }
 _SCRAPED = ("gateway", "worker", "keeper", "trainer", "syslog")
+_HIGHEST_PORT = 65_535
 _DEATHS_BEFORE_GIVING_UP = 2
 _POLL_S = 0.05
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -232,6 +235,7 @@ class Stack:
             raise ArtifactInvalid(
                 f"expected an artifact in {config.artifact}, got no manifest.json"
             )
+        self._first_metrics_port()
         _check_free(config.host, self.port)
         if config.syslog_port is not None:
             _check_free(self._syslog_host, config.syslog_port)
@@ -268,11 +272,24 @@ class Stack:
     def _metrics(self, name: str) -> dict[str, str]:
         """Return the setting of a process's own port of metrics: ports that follow each other."""
         setting = "VERSO_METRICS_PORT"
-        first = int(self.config.settings.get(setting, os.environ.get(setting, "0")))
-        port = str(first + _SCRAPED.index(name) if first else 0)
+        port = str(first + _SCRAPED.index(name) if (first := self._first_metrics_port()) else 0)
         if name == "syslog":  # it reads the gateway's settings, and has a port of its own
             return {setting: "0", "VERSO_SYSLOG_METRICS_PORT": port}
         return {setting: port}
+
+    def _first_metrics_port(self) -> int:
+        """Return the first of the ports of metrics; 0 for none.
+
+        Raises:
+            RequestInvalid: the setting is no port after which the others have room.
+        """
+        setting = "VERSO_METRICS_PORT"
+        text = self.config.settings.get(setting, os.environ.get(setting, "0"))
+        last = _HIGHEST_PORT - len(_SCRAPED) + 1
+        with contextlib.suppress(ValueError):
+            if 0 <= (port := int(text)) <= last:
+                return port
+        raise RequestInvalid(f"expected {setting} from 0 to {last}, got {text!r}")
 
     def _kernel_cache(self) -> dict[str, str]:
         """Return where compiled codec kernels are kept if they cannot be beside their source."""

@@ -190,5 +190,13 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as a quoted string of the settings file."""
-    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return a path as a quoted string of the settings file, any byte but plain ones as its code.
+
+    A line feed, which a path may hold, would end the setting's line.
+    """
+    plain = (chr(byte) if _is_plain(byte) else f"\\x{byte:02x}" for byte in os.fsencode(path))
+    return f'"{"".join(plain)}"'
+
+
+def _is_plain(byte: int) -> bool:
+    return 0x20 <= byte < 0x7F and byte not in b'"\\'

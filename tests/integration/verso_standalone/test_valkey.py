@@ -36,7 +36,7 @@ def running(tmp_path: Path) -> Iterator[tuple[Valkey, Process]]:
         if os.environ.get("CI"):
             raise
         pytest.skip("no Valkey server on this machine")
-    folder = DataFolder(tmp_path / 'a "quoted" folder')
+    folder = DataFolder(tmp_path / os.fsdecode(b'a "quoted" \\folder\n\xff'))
     folder.prepare()
     valkey = Valkey(program, folder.valkey, port=free_port(), password=folder.secret())
     process = Process("valkey", valkey.argv(), log_path=folder.log_path("valkey"), environment={})

@@ -35,6 +35,13 @@ def test_up_refuses_to_listen_beyond_loopback_without_keys(
     assert not (tmp_path / "d").exists()
 
 
+def test_a_port_beyond_the_highest_is_refused(runner: CliRunner) -> None:
+    for command in ("up", "demo"):
+        result = runner.invoke(app, [command, "--port", "65536"])
+        assert result.exit_code == 2
+        assert "65535" in result.output
+
+
 def test_demo_without_an_artifact_fails_and_writes_no_report(
     runner: CliRunner, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verso_core.errors import ArtifactInvalid, Unauthorized, Unavailable
+from verso_core.errors import ArtifactInvalid, RequestInvalid, Unauthorized, Unavailable
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 
 
@@ -77,6 +77,18 @@ def test_each_process_has_a_port_of_metrics_of_its_own(tmp_path: Path, artifact:
     }
     without = Stack(StackConfig(data=tmp_path / "d", artifact=artifact, port=1))
     assert without._metrics("worker") == {"VERSO_METRICS_PORT": "0"}
+
+
+@pytest.mark.parametrize("port", ["", "abc", "-1", "65532"])
+def test_it_refuses_ports_of_metrics_that_are_none(
+    tmp_path: Path, artifact: Path, port: str
+) -> None:
+    config = StackConfig(
+        data=tmp_path / "d", artifact=artifact, settings={"VERSO_METRICS_PORT": port}
+    )
+    with pytest.raises(RequestInvalid, match="VERSO_METRICS_PORT"):
+        Stack(config).start()
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_file_without_a_key_is_refused_before_anything_is_started(
