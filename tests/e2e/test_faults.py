@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -110,6 +111,19 @@ def test_an_artifact_with_one_flipped_bit_is_refused(
     assert done.returncode == 1
     assert done.stderr.startswith("artifact_invalid: worker: ")
     assert "decoder.onnx" in done.stderr
+
+
+def test_a_platform_whose_output_nobody_reads_is_stopped_in_order(
+    artifact: Path, tmp_path: Path
+) -> None:
+    argv = [sys.executable, "-m", "verso_standalone", "up", "--port", "0", "--threads", "1"]
+    argv += ["--data", str(tmp_path), "--artifact", str(artifact)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(argv, stdout=output, timeout=600, check=False)
+    assert done.returncode == 1
+    assert "ready to exit" in (tmp_path / "logs" / "valkey.log").read_text(encoding="utf-8")
 
 
 def text_of(value: object) -> str:

@@ -42,11 +42,13 @@ Threads = Annotated[
     ),
 ]
 
+Port = Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0, max=65535)]
+
 
 def up(
     data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path("verso-data"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 8080,
+    port: Port = 8080,
     syslog: Annotated[
         int | None,
         typer.Option(
@@ -93,11 +95,14 @@ def up(
         )
         with console.status("starting"):
             stack.start(stopped=stopped)
-        console.print(f"console: {stack.url}/console", highlight=False, style="bold")
-        console.print(_table(stack))
-        console.print(f"ready at {stack.url}   Ctrl-C stops", highlight=False)
-        stopped.wait()
-        with console.status("stopping"):
+        try:
+            console.print(f"console: {stack.url}/console", highlight=False, style="bold")
+            console.print(_table(stack))
+            console.print(f"ready at {stack.url}   Ctrl-C stops", highlight=False)
+            stopped.wait()
+            with console.status("stopping"):
+                stack.stop()
+        finally:  # also where nobody reads what is printed
             stack.stop()
         console.print("stopped")
 
@@ -114,7 +119,7 @@ def demo(
         bool,
         typer.Option("--stay", help="Serve the sample corpus and the console until Ctrl-C."),
     ] = False,
-    port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 0,
+    port: Port = 0,
     texts: Annotated[
         int, typer.Option(min=50, help="Most texts of the corpus, which has 2,446.")
     ] = TEXTS,
