@@ -67,7 +67,7 @@ def test_sigkill_in_the_middle_of_an_ingest_loses_nothing(
         verso.delete_collection(name)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_a_second_start_finds_everything_again(
     target: Platform, lines: Callable[[int], list[Document]], how: signal.Signals
 ) -> None:

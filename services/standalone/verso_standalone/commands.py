@@ -255,12 +255,15 @@ def _keys_of(data: Path) -> Path | None:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the platform is stopped in order."""
+    """Turn the signals that end a process into an event, so that the platform is stopped in order.
+
+    A closed terminal sends SIGHUP. It stays ignored under ``nohup``.
+    """
     stopped = threading.Event()
-    handlers = {
-        number: signal.signal(number, lambda *_: stopped.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    handlers = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
     try:
         yield stopped
     finally:
