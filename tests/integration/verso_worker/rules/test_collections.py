@@ -98,13 +98,23 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert made.read(*TEXTS) == list(TEXTS.values())
 
 
-@pytest.mark.parametrize("kind", [Kind.RECONSTRUCT, Kind.INGEST])
+STALE = [
+    (Kind.RECONSTRUCT, {"collection": "default"}, Item({"id": next(iter(TEXTS))})),
+    (Kind.INGEST, {"collection": "default"}, Item({"id": next(iter(TEXTS))}, b"another")),
+    (Kind.STATS, {"name": "default"}, Item({})),
+    (Kind.COLLECTION_CHANGE, {"name": "default", "retention_days": 1.0}, Item({})),
+    (Kind.MIGRATE, {"collection": "default", "step": "begin"}, Item({"artifact": "current"})),
+    (Kind.MIGRATE, {"collection": "default", "step": "remove"}, Item({})),
+    (Kind.FIT, {"collection": "default"}, Item({})),
+]
+
+
+@pytest.mark.parametrize(("kind", "params", "item"), STALE)
 def test_what_was_asked_of_a_collection_is_not_done_in_one_made_since(
-    made: Made, kind: Kind
+    made: Made, kind: Kind, params: dict[str, Any], item: Item
 ) -> None:
     """The new one may be another tenant's."""
-    name, text = next(iter(TEXTS.items()))
-    slices = list(cut(kind, {"collection": "default"}, [Item({"id": name}, text)]))
+    slices = list(cut(kind, params, [item]))
     late = made.ledger.jobs.accept(NewJob(kind, Queue.SCRUB, slices))
     assert made.delete() is Status.SUCCEEDED
     made.pipeline.create_collection(CollectionParams(name="default"))
@@ -113,6 +123,7 @@ def test_what_was_asked_of_a_collection_is_not_done_in_one_made_since(
     error = made.ledger.jobs.get(late.job_id).error
     assert error is not None
     assert error["code"] == CollectionUnknown.code
+    assert made.ledger.documents.collections()["default"].retention_days is None
     assert made.read(*TEXTS) == list(TEXTS.values())
 
 

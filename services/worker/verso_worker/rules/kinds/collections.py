@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from verso_core.errors import CollectionUnknown
 from verso_core.jobs import BucketRange, CollectionKind, Kind, NoItem, Result, Slice
@@ -11,7 +10,7 @@ from verso_core.jobs.collections import CollectionChangeParams, CollectionName, 
 from verso_core.jobs.fitting import FitItem, FitParams
 from verso_core.jobs.migrate import MigrateItem, MigrateParams, MigrationResult
 from verso_core.jobs.scrub import Scrubbed, ScrubParams
-from verso_worker.rules.collections import collection_named
+from verso_worker.rules.collections import collection_asked, collection_named
 from verso_worker.rules.kinds.call import Call, Rule
 from verso_worker.rules.kinds.composition import CollectionRules, LogRules
 from verso_worker.rules.ports.outcome import SliceOutcome
@@ -43,8 +42,11 @@ class CollectionKinds:
             self.lines.kernels.load()
         return SliceOutcome(Result([self.rules.collections.create(work.params)]))
 
-    def _change(self, work: Slice[CollectionChangeParams, NoItem], _: Call) -> SliceOutcome:
-        sides = partial(self.rules.migrate.sides, work.params.name)
+    def _change(self, work: Slice[CollectionChangeParams, NoItem], call: Call) -> SliceOutcome:
+        def sides() -> list[str]:
+            collection_asked(self.documents, work.params.name, seq=call.seq)
+            return self.rules.migrate.sides(work.params.name)
+
         changed = self.rules.collections.change(work.params, sides=sides)
         return SliceOutcome(Result([changed]))
 
@@ -52,17 +54,18 @@ class CollectionKinds:
         deleted = self.rules.collections.delete(work.params.name, by=call.seq)
         return SliceOutcome(Result([deleted]))
 
-    def _stats(self, work: Slice[CollectionName, NoItem], _: Call) -> SliceOutcome:
+    def _stats(self, work: Slice[CollectionName, NoItem], call: Call) -> SliceOutcome:
         name = work.params.name
-        collection = collection_named(self.documents, name)
+        collection = collection_asked(self.documents, name, seq=call.seq)
         found = self.rules.collections.stats(collection, name=name)
         if collection.kind is CollectionKind.LOGS:
             found = self.lines.maintenance.statistics(collection, found)
         return SliceOutcome(Result([found]))
 
-    def _migrate(self, work: Slice[MigrateParams, MigrateItem], _: Call) -> SliceOutcome:
+    def _migrate(self, work: Slice[MigrateParams, MigrateItem], call: Call) -> SliceOutcome:
         """Begin a migration, do a step of it, or remove what it left."""
         name, item, migrate = work.params.collection, work.only, self.rules.migrate
+        collection_asked(self.documents, name, seq=call.seq)
         match work.params.step:
             case "begin":
                 state = migrate.begin(name, item.artifact or "", item.settings or {})
@@ -75,7 +78,7 @@ class CollectionKinds:
 
     def _fit(self, work: Slice[FitParams, FitItem], call: Call) -> SliceOutcome:
         name = work.params.collection
-        collection = collection_named(self.documents, name)
+        collection = collection_asked(self.documents, name, seq=call.seq)
         return self.rules.fit.run(work, collection, name=name, on_progress=call.on_progress)
 
     def _scrub(self, work: Slice[ScrubParams, BucketRange], _: Call) -> SliceOutcome:
