@@ -11,6 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -168,19 +169,30 @@ class TrainRequest(StrictModel):
             )
         return self
 
-    def params(self) -> TrainParams:
-        """Return the params of the request's slice: all but the examples."""
+    def params(self, created: datetime | None = None) -> TrainParams:
+        """Return the params of the request's slice: all but the examples.
+
+        ``created``: when the collection that is trained on was made.
+        """
         fields = {name: getattr(self, name) for name in TrainParams.model_fields}
-        source = {name: getattr(self.source, name) for name in CollectionSource.model_fields}
+        own = ("collection", "label_key", "limit")
+        source = {name: getattr(self.source, name) for name in own}
+        if created is not None:
+            source["created"] = created
         return TrainParams(**fields | {"source": CollectionSource(**source)})
 
 
 class CollectionSource(OpenModel):
-    """Which labelled records of a collection are trained on; None if the request has examples."""
+    """Which labelled records of a collection are trained on; None if the request has examples.
+
+    ``created`` says which of the collections that the name has had; None where an earlier version
+    has accepted the request.
+    """
 
     collection: str | None = None
     label_key: str | None = None
     limit: int = MAX_COLLECTION_ROWS
+    created: datetime | None = None
 
 
 class TrainParams(Params):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import httpx2
@@ -13,7 +14,13 @@ from tests.wire import read_slice
 
 from verso_core import questions
 from verso_core.jobs import Kind, Queue
-from verso_core.jobs.train import Labelled, unpack_groups, unpack_pairs, unpack_rows
+from verso_core.jobs.train import (
+    MAX_COLLECTION_ROWS,
+    Labelled,
+    unpack_groups,
+    unpack_pairs,
+    unpack_rows,
+)
 from verso_ledger import Ledger
 
 ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
@@ -70,7 +77,7 @@ def test_questions_pairs_and_groups_become_one_slice_each(
     [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
     work = read_slice(lease.payload)
     assert (work.params["task"], work.params["recipe"]) == (task, {task: {"epochs": 1}})
-    assert work.params["source"].keys() == {"collection", "label_key", "limit"}
+    assert work.params["source"].keys() == {"collection", "label_key", "limit", "created"}
     [item] = work.items
     if task == "answer":
         assert questions.unpack(item.blob or b"") == questions.read(made_up.squad())
@@ -78,6 +85,18 @@ def test_questions_pairs_and_groups_become_one_slice_each(
         assert unpack_groups(item.blob or b"")[0].question == "what timed out, case 0"
     else:
         assert [pair.score for pair in unpack_pairs(item.blob or b"")][:2] == [1.0, 0.0]
+
+
+def test_records_of_a_collection_are_those_of_the_one_that_is_there_now(
+    client: httpx2.Client, trainer: Ledger
+) -> None:
+    source = {"collection": "default", "label_key": "kind"}
+    assert client.post("/v1/train", json={"head": "mood", "source": source}).status_code == 202
+    [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
+    found = read_slice(lease.payload).params["source"]
+    created = trainer.documents.collection("default").created
+    assert datetime.fromisoformat(found.pop("created")) == created
+    assert found == {**source, "limit": MAX_COLLECTION_ROWS}
 
 
 def test_a_file_of_pairs_names_its_task_in_the_query(

@@ -210,8 +210,8 @@ class Trainer:
         name = str(source.collection)
         holder = self.ledger if self.index is None else self.index.ledger_of_collection(name)
         collection = holder.documents.collections().get(name)
-        if collection is None:
-            raise CollectionUnknown(f"no collection {name!r}")
+        if collection is None or source.created not in (None, collection.created):
+            raise CollectionUnknown(f"no collection {name!r} that was there when this was asked")
         texts = _reads_texts(work.params.recipe)
         if collection.space != space and not texts:
             raise SpaceMismatch(

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.wire import Item, Result, cut
 from verso_core import heads, manifest, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.heads import Reads
-from verso_core.jobs import Kind, Queue, Status
+from verso_core.jobs import Collection, Kind, Precision, Queue, Status, TextPolicy
 from verso_core.jobs.train import Labelled, pack_rows
 from verso_core.registry import Channel
 from verso_ledger import AsyncLedger, Ledger, NewJob, WorkSubscriber
@@ -297,19 +298,44 @@ def test_a_training_goes_on_in_the_trace_of_its_job(bench: Bench) -> None:
     assert "on host" not in "".join(one.to_json() for one in made)  # words of every text
 
 
-def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:
+def ask_for_rows(bench: Bench, **source: Any) -> str:
     params = {
         "head": "mood",
         "task": "classify",
-        "source": {"collection": "nowhere", "label_key": "kind", "limit": 10},
+        "source": {"label_key": "kind", "limit": 10} | source,
         "recipe": {},
         "share": 0.1,
     }
     slices = list(cut(Kind.TRAIN, params, [Item({"rows": None})]))
-    job_id = bench.ledger.jobs.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+    return bench.ledger.jobs.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+
+
+def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:
+    job_id = ask_for_rows(bench, collection="nowhere")
     assert bench.trainer.step()
     assert bench.error(job_id) == "collection_unknown"
     assert bench.left_behind() == []
+
+
+def test_a_collection_that_was_made_again_is_not_read(bench: Bench) -> None:
+    """The new one may be another tenant's."""
+    made = Collection(
+        name="notes",
+        precision=Precision.INT8,
+        text_policy=TextPolicy.PATCH,
+        space=manifest.read(ARTIFACT).space.id,
+        dim=4,
+        int8_scale=0.1,
+        artifacts=("codec",),
+        buckets=16,
+        checksum_key="00ff",
+        created=datetime.now(UTC),
+    )
+    bench.ledger.documents.collection_put(made)
+    before = made.created - timedelta(seconds=1)
+    job_id = ask_for_rows(bench, collection="notes", created=before.isoformat())
+    assert bench.trainer.step()
+    assert bench.error(job_id) == "collection_unknown"
 
 
 def _folder(bench: Bench, rows: list[Labelled], **params: Any) -> Path:

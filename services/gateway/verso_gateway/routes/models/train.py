@@ -58,9 +58,10 @@ async def train(
         found = await examples.from_rows(request, columns, task=checked.task)
     else:
         checked, found = await examples.from_body(request)
+    created = None
     if found is None:
-        await collection_of(request, str(checked.source.collection))
-        item = TrainItem(None)
+        collection = await collection_of(request, str(checked.source.collection))
+        item, created = TrainItem(None), collection.created
     else:
         if len(found.packed) > MAX_ROWS_BYTES:
             raise BodyTooLarge(
@@ -69,7 +70,7 @@ async def train(
         item = TrainItem(found.count, found.packed)
     request.state.target = checked.head  # for the audit log
     await _trainer(request)
-    params = checked.params()
+    params = checked.params(created)
     job = responses.job_of_one(request, Kind.TRAIN, params, item, queue=Queue.TRAIN)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch, wait_default_s=0.0)
