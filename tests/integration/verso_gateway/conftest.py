@@ -204,7 +204,8 @@ class FakeWorker:
                 )
                 return {"id": document, "written": written}
             case Kind.HEADS:
-                return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
+                kinds = {"name": "kinds", "share": 0.1, "stable": None, "canary": None}
+                return {"heads": [kinds, kinds | {"name": "pairs", "tasks": ["relevance"]}]}
             case _:
                 raise AssertionError(f"the gateway never asks a worker for {work.kind}")
 

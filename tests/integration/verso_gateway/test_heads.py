@@ -64,6 +64,7 @@ def test_scores_keep_their_order_and_rerank_gives_the_best_first(client: httpx2.
 def test_a_head_is_described_or_unknown(client: httpx2.Client) -> None:
     assert client.get("/v1/heads").json()["heads"][0]["name"] == "kinds"
     assert client.get("/v1/heads/kinds").json()["share"] == 0.1
+    assert client.get("/v1/heads/relevance").json()["name"] == "pairs"
     missing = client.get("/v1/heads/nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "head_unknown")
 

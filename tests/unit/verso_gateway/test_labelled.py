@@ -32,6 +32,12 @@ def test_the_three_ways_in_give_the_same_rows() -> None:
     assert of_json(values, ROW, name="rows", keys=NAMES) == rows
 
 
+def test_a_text_of_a_file_may_be_as_long_as_one_of_a_body() -> None:
+    text = "a " * 100_000  # Python's own limit of a field is 131,072 characters
+    [row] = from_csv(f"text,label\n{text},x\n".encode(), ROW, names=NAMES)
+    assert row == Labelled(text, "x")
+
+
 def test_columns_may_have_other_names_and_labels_may_be_numbers() -> None:
     columns = Columns("message", "code")
     csv = b"code,message\n7,seven\n"

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from verso_core.errors import RequestInvalid, TrainingDataInvalid
-from verso_core.jobs.train import MAX_PASSAGES, SPLITS, Grouped, Labelled, Scored
+from verso_core.jobs.train import MAX_PASSAGES, MAX_ROWS_BYTES, SPLITS, Grouped, Labelled, Scored
 from verso_gateway.bodies import reading
 
 CSV = "text/csv"
+csv.field_size_limit(MAX_ROWS_BYTES)  # Python's own is 131,072 characters; of the process
 _MAX_LABEL = 256
 _Row = TypeVar("_Row")
 Make = Callable[[dict[str, Any], str], _Row]

@@ -229,9 +229,10 @@ class HeadStore:
 
         ``trial`` has the counts of a canary since this worker started.
         """
-        found = []
-        for name, rollout in sorted(self._read().heads.items()):
-            state: dict[str, Any] = {"name": name, "share": rollout.share}
+        found, now = [], self._read()
+        for name, rollout in sorted(now.heads.items()):
+            tasks = [task for task in sorted(now.tasks) if now.head_of(task) == name != task]
+            state: dict[str, Any] = {"name": name, "share": rollout.share, "tasks": tasks}
             for channel in Channel:
                 version = rollout.serves(channel)
                 state[channel.value] = None if version is None else self._about(name, version)

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from verso_core.jobs import Collection, NoItem, Result, Slice
 from verso_core.jobs.cluster import Colour, Projected, ProjectedColour, ProjectParams
+from verso_core.jobs.filters.nodes import path_of
 from verso_core.record import point_ids
+from verso_core.texts import values_of
 from verso_worker.records.space import Space, Vector
 from verso_worker.rules.ports.outcome import OnProgress
 from verso_worker.rules.ports.stores import Vectors
@@ -120,14 +122,14 @@ class Projection:
     def _values(
         self, collection: Collection, chunks: Sequence[Chunk], key: str
     ) -> list[str | None]:
-        """Return the value of a metadata key of each record's document."""
+        """Return the value of a metadata key of each record's document: the first of several."""
         values: list[str | None] = []
         for start in range(0, len(chunks), _PAGE):
             points = [_point(collection, chunk) for chunk in chunks[start : start + _PAGE]]
             payloads = self.vectors.payloads(collection.name, points)
             for point in points:
-                value = payloads.get(point, {}).get("m", {}).get(key)
-                values.append(None if value is None else _label(value))
+                known = values_of(payloads.get(point, {}).get("m", {})).get(path_of(key) or key)
+                values.append(_label(known[0]) if known else None)
         return values
 
 

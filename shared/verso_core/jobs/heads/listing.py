@@ -45,6 +45,7 @@ class HeadInfo(OpenModel):
 
     name: str
     share: float = Field(description="part of the jobs that a canary gets")
+    tasks: tuple[str, ...] = Field(default=(), description="what else it is known as")
     stable: HeadVersion | None = None
     canary: HeadVersion | None = None
 

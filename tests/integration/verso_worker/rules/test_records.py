@@ -51,6 +51,15 @@ def test_points_are_coloured_by_a_label(filled: Stores) -> None:
     assert set(ask(filled, Kind.PROJECT, colour="none")["colour"]) == {-1}
 
 
+def test_a_label_may_be_a_nested_value_or_the_first_of_several(stores: Stores) -> None:
+    about = {"of": {"team": "a", "n": [2, 1]}}
+    item = Item({"id": "one", "metadata": about}, b"some text")
+    stores.do(Kind.INGEST, {"collection": "default"}, [item])
+    for key, label in {"of.team": "a", "metadata.of.team": "a", "of.n": "2"}.items():
+        found = ask(stores, Kind.PROJECT, colour="label", label_key=key)
+        assert [one["label"] for one in found["colours"]] == [label]
+
+
 def test_a_sample_is_as_large_as_asked(filled: Stores) -> None:
     found = ask(filled, Kind.PROJECT, limit=3)
     assert len(found["ids"]) == 3

@@ -180,3 +180,14 @@ def test_a_head_that_is_tried_again_starts_at_zero(tmp_path: Path) -> None:
     heads.tried("kinds", "v2", BROKEN)
     assert heads.states()[0]["trial"]["failed"] == 1
     assert ("kinds", "v2") not in heads._faults
+
+
+def test_a_head_is_described_with_the_tasks_that_it_is_known_as(tmp_path: Path) -> None:
+    heads = {name: {"stable": "v1"} for name in ("alike", "duplicate")}
+    tasks = {"similarity": "alike", "duplicate": "alike"}  # the second is a head of its own now
+    (tmp_path / "registry.json").write_text(json.dumps({"heads": heads, "tasks": tasks}))
+    states = HeadStore(tmp_path, cast("Any", None)).states()
+    assert [(one["name"], one["tasks"]) for one in states] == [
+        ("alike", ["similarity"]),
+        ("duplicate", []),
+    ]

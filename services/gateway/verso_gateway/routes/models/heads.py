@@ -34,12 +34,12 @@ async def list_all(request: Request) -> Response:
     responses=openapi.job_responses(HeadInfo),
 )
 async def describe(request: Request, name: str) -> Response:
-    """Describe one head."""
+    """Describe one head, by its name or by a task, such as ``relevance``."""
 
     def body(ended: Ended) -> HeadInfo:
         found: HeadList = responses.sole(ended)
         for head in found.heads:
-            if head.name == name:
+            if name in (head.name, *head.tasks):
                 return head
         raise HeadUnknown(f"no head {name!a}; there are {[head.name for head in found.heads]}")
 
