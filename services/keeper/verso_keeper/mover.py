@@ -184,6 +184,8 @@ class Mover:
     def _copy(self, move: Move, target: Moves) -> Move:
         if self._moves.migrating(move):
             return self._wait(move, MoveReason.MIGRATION)
+        if not move.target_uid:
+            target.forget(move)  # left by a move that was cancelled while that ledger was away
         uid = target.take(move, seq=self._moves.seq())
         if not uid.isdecimal():
             return self._wait(move, MoveReason.TARGET)

@@ -25,7 +25,7 @@ from tests.integration.verso_keeper.moving import (
 )
 from tests.wire import Item, cut
 
-from verso_core.errors import CollectionBusy, CollectionUnknown
+from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerUnavailable
 from verso_core.jobs import CollectionKind, Kind, Queue, TextPolicy
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_core.record import Entry
@@ -34,6 +34,7 @@ from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.codec.scalars import Arg
 from verso_ledger.collections import copying
 from verso_ledger.collections.copying import CollectionCopy
+from verso_ledger.collections.moves import Moves
 from verso_ledger.collections.paging import CopiedKey, CopyRefused, PagedCopy
 from verso_ledger.connection import connect
 from verso_ledger.keys import key
@@ -132,6 +133,37 @@ def test_a_move_that_is_cancelled_leaves_all_as_it_was(world: Callable[..., Worl
         here.ledgers["b"].maintenance.drop_due()
     here.act(20)
     here.check()
+    begin(here, "home", "b")
+    assert run_to_end(here, "home").stage is MoveStage.DONE
+    here.check()
+
+
+def test_a_copy_that_was_left_is_replaced_by_the_next_move(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other ledger was away when the move was cancelled, on which three keepers had worked."""
+    here = world()
+    here.act(40)
+    home = here.ledgers["home"].moves
+    begin(here, "home", "b")
+    here.ledgers["home"].jobs.accept(here.job(b"still open", "d1"))
+    for _ in range(3):
+        here.mover("home", sleep=lambda _: None, fence_s=0.2).step()
+        here.now += 3600.0
+    move = home.all()[NAME]
+    assert (move.stage, move.number) == (MoveStage.COPY, 3)
+    assert home.step(move, move.model_copy(update={"stage": MoveStage.CANCELLED}), "open")
+    here.texts["d1"] = b"still open"
+
+    def away(*_: object) -> None:
+        raise LedgerUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Moves, "forget", away)
+        here.mover("home").step()
+    assert not home.all()[NAME].running
+    assert here.keys_of("b")
+    here.act(20)
     begin(here, "home", "b")
     assert run_to_end(here, "home").stage is MoveStage.DONE
     here.check()
