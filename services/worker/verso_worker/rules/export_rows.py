@@ -18,6 +18,7 @@ from verso_core.jobs import Collection, Result, Slice, train
 from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_core.record import Entry, point_ids
 from verso_worker.records.space import Space
+from verso_worker.rules.facets import label_of
 from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
@@ -94,9 +95,9 @@ class ExportRows:
         }
         payloads = self.vectors.payloads(collection.name, list(points)) if points else {}
         return {
-            point: (document, _label(metadata[key]))
+            point: (document, label)
             for point, document in points.items()
-            if key in (metadata := payloads.get(point, {}).get("m", {}))
+            if (label := label_of(payloads.get(point, {}).get("m", {}), key)) is not None
         }
 
     def _vectors(
@@ -134,8 +135,3 @@ class ExportRows:
 
 def _read(entry: Entry) -> int:
     return min(_CHUNKS, len(entry.records))
-
-
-def _label(value: object) -> str:
-    """Return a metadata value as a label: a string as it is, other values as in JSON."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

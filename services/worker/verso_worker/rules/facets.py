@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from verso_core.jobs.documents import Facet, FacetValue
 from verso_core.jobs.filters.nodes import path_of
-from verso_core.texts import Scalar
+from verso_core.texts import Scalar, values_of
 
 
 class FieldValues:
@@ -34,6 +35,14 @@ class FieldValues:
             distinct=len(self._counts),
             missing=self._missing,
         )
+
+
+def label_of(metadata: Mapping[str, Any], field: str) -> str | None:
+    """Return a field's value, of several the first one, as a label; None if it has no value."""
+    found = values_of(metadata).get(path_of(field) or field)
+    if not found:
+        return None
+    return str(found[0]).lower() if isinstance(found[0], bool) else str(found[0])
 
 
 def _typed(value: Scalar) -> tuple[str, Scalar]:

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from verso_core.jobs import Collection, NoItem, Result, Slice
 from verso_core.jobs.cluster import Colour, Projected, ProjectedColour, ProjectParams
-from verso_core.jobs.filters.nodes import path_of
 from verso_core.record import point_ids
-from verso_core.texts import values_of
 from verso_worker.records.space import Space, Vector
+from verso_worker.rules.facets import label_of
 from verso_worker.rules.ports.outcome import OnProgress
 from verso_worker.rules.ports.stores import Vectors
 from verso_worker.rules.reader import Chunk, Reader
@@ -127,9 +126,8 @@ class Projection:
         for start in range(0, len(chunks), _PAGE):
             points = [_point(collection, chunk) for chunk in chunks[start : start + _PAGE]]
             payloads = self.vectors.payloads(collection.name, points)
-            for point in points:
-                known = values_of(payloads.get(point, {}).get("m", {})).get(path_of(key) or key)
-                values.append(_label(known[0]) if known else None)
+            metadata = (payloads.get(point, {}).get("m", {}) for point in points)
+            values.extend(label_of(one, key) for one in metadata)
         return values
 
 
@@ -217,10 +215,6 @@ def shortened(text: str) -> str:
     """Return the beginning of a text, on one line."""
     line = " ".join(text[: 4 * _LABEL_CHARACTERS].split())
     return line if len(line) <= _LABEL_CHARACTERS else line[: _LABEL_CHARACTERS - 1] + "…"
-
-
-def _label(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _point(collection: Collection, chunk: Chunk) -> UUID:

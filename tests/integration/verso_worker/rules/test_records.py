@@ -60,6 +60,17 @@ def test_a_label_may_be_a_nested_value_or_the_first_of_several(stores: Stores) -
         assert [one["label"] for one in found["colours"]] == [label]
 
 
+def test_rows_to_train_on_have_the_labels_of_a_map(stores: Stores) -> None:
+    about = {"one": {"of": {"team": "a"}}, "two": {"of": {"team": None}}, "three": {"of": None}}
+    items = [Item({"id": name, "metadata": own}, b"a text") for name, own in about.items()]
+    stores.do(Kind.INGEST, {"collection": "default"}, items)
+    part = {"first": 0, "count": 1 << 16, "most": 64}
+    for texts in (True, False):
+        found = ask(stores, Kind.ROWS, part, label_key="of.team", texts=texts)
+        assert (found["ids"], found["labels"]) == (["one"], ["a"])
+        assert ask(stores, Kind.ROWS, part, label_key="of", texts=texts)["labels"] == []
+
+
 def test_a_sample_is_as_large_as_asked(filled: Stores) -> None:
     found = ask(filled, Kind.PROJECT, limit=3)
     assert len(found["ids"]) == 3
