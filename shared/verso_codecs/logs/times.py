@@ -57,6 +57,8 @@ _MAX_FIELD = 8
 _SAMPLE = 200
 _SECOND_NS = 1_000_000_000
 _NO_YEAR, _LEAP_YEAR = -1, 2000
+_LEAP_GAP = 8  # years from a 29th of February to the next, over 1900 or 2100
+_LAST_YEAR, _LAST_S, _LAST_NS = 2262, 9_223_372_036, 854_775_807  # of int64, in ns since 1970
 _HALF_YEAR_NS = 183 * DAY_S * _SECOND_NS
 _EARLIEST, _LATEST = 100_000_000, 9_000_000_000  # seconds since 1970
 _BLANK, _COLON, _PERCENT = 32, 58, 37
@@ -105,6 +107,11 @@ class TimeFormat:
             else:
                 steps.append(byte)
         return np.array(steps, np.int64)
+
+    @property
+    def has_year(self) -> bool:
+        """Whether one line tells its time."""
+        return bool({_YEAR, _YEAR_2, _EPOCH} & set(self._program.tolist()))
 
     @property
     def program(self) -> State:
@@ -286,12 +293,42 @@ def _read_line(  # noqa: C901 (one directive after the other)
 @inlined
 def _moment(year: Int, parts: State, offset_s: Int) -> Int:
     """Return ns since 1970 of a date, or MISSING where there is none."""
-    if not 1900 <= year < 2200 or not is_date(year, parts[1], parts[2]):
+    if not 1900 <= year <= _LAST_YEAR or not is_date(year, parts[1], parts[2]):
         return np.int64(MISSING)
     zone = offset_s if parts[5] == MISSING else parts[5]
     seconds = days_of(year, parts[1], parts[2]) * DAY_S + parts[3] - zone
+    if seconds > _LAST_S or (seconds == _LAST_S and parts[4] > _LAST_NS):
+        return np.int64(MISSING)
     moment: Int = seconds * _SECOND_NS + parts[4]
     return moment
+
+
+@inlined
+def _latest_moment(parts: State, offset_s: Int, late: Int) -> Int:
+    """Return the latest moment up to `late` of a date without a year, or MISSING."""
+    year, _, _ = date_of(late // _SECOND_NS // DAY_S)
+    for before in range(_LEAP_GAP + 2):  # at `late` it may be the next year in a zone in the east
+        time = _moment(year + 1 - before, parts, offset_s)
+        if time != MISSING and time <= late:
+            return time
+    return np.int64(MISSING)
+
+
+@inlined
+def _nearest_moment(parts: State, offset_s: Int, last: Int) -> Int:
+    """Return the moment of a date without a year in the year that brings it nearest to `last`."""
+    year, _, _ = date_of(last // _SECOND_NS // DAY_S)
+    time = _moment(year, parts, offset_s)
+    if time == MISSING:  # 29 February
+        for other in range(year - 1, year + 2):
+            near = _moment(other, parts, offset_s)
+            if near != MISSING and -_HALF_YEAR_NS <= near - last <= _HALF_YEAR_NS:
+                time = near
+    elif time > last + _HALF_YEAR_NS:
+        time = _moment(year - 1, parts, offset_s)
+    elif time < last - _HALF_YEAR_NS:
+        time = _moment(year + 1, parts, offset_s)
+    return time
 
 
 @kernel
@@ -317,15 +354,10 @@ def _read_times(
                 time = parts[6] + parts[4]
             elif parts[0] != _NO_YEAR:
                 time = _moment(parts[0], parts, offset_s)
+            elif last == MISSING:
+                time = _latest_moment(parts, offset_s, np.int64(now_ns + DAY_S * _SECOND_NS))
             else:
-                near = now_ns if last == MISSING else last
-                year, _, _ = date_of(near // _SECOND_NS // DAY_S)
-                time = _moment(year, parts, offset_s)
-                late = now_ns + DAY_S * _SECOND_NS if last == MISSING else last + _HALF_YEAR_NS
-                if time != MISSING and time > late:
-                    time = _moment(year - 1, parts, offset_s)
-                elif last != MISSING and time != MISSING and time < last - _HALF_YEAR_NS:
-                    time = _moment(year + 1, parts, offset_s)
+                time = _nearest_moment(parts, offset_s, last)
         if time != MISSING:
             last = time
             found += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -138,6 +138,22 @@ def test_a_line_without_a_time_has_the_same_one_however_it_is_read(logs: Stores)
         for n in range(1200)
     )
     ingest(logs, text, host="a")
+    assert_one_time_each(logs)
+
+
+def test_times_without_a_year_are_the_same_in_a_segment_of_years(logs: Stores) -> None:
+    """Its last time does not tell the years of its first lines."""
+    days = [datetime(2023, 3, 1, tzinfo=UTC) + timedelta(days=n) for n in range(600)]
+    text = "".join(f"{day:%b %d %H:%M:%S} a app: ran job {n}\n" for n, day in enumerate(days))
+    ingest(logs, text.encode(), arrived_s=int(days[-1].timestamp()), host="a")
+    assert_one_time_each(logs)
+    times = [time_ns(row["time"]) for row in rows(logs, limit=0)]
+    assert len(rows(logs, start_ns=times[0], end_ns=times[-1] + 1)) == 600
+    assert len(rows(logs, start_ns=times[300], end_ns=times[400])) == 100
+
+
+def assert_one_time_each(logs: Stores) -> None:
+    """Check that a list, lists of statements and reads by id say the same of each line."""
     times = {row["id"]: row["time"] for row in rows(logs, limit=0)}
     _, [result] = logs.do(
         Kind.STATEMENTS, {"collection": NAME}, [Item({})], queue=Queue.INTERACTIVE
@@ -148,7 +164,7 @@ def test_a_line_without_a_time_has_the_same_one_however_it_is_read(logs: Stores)
         for row in rows(logs, statement=one["id"], limit=0)
     ]
     assert {row["id"]: row["time"] for row in own} == times
-    names = [f"0:{n}" for n in range(0, 1200, 64)]
+    names = [f"0:{n}" for n in range(0, len(times), 64)]
     asked = [Item({"id": name}) for name in names]
     _, [read] = logs.do(Kind.RECONSTRUCT, {"collection": NAME}, asked)
     assert [one["time"] for one in read.items] == [time_ns(times[name]) / 1e9 for name in names]

@@ -12,7 +12,8 @@ from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.collections import CollectionParams
-from verso_core.jobs.logs.records import LineRecord, TimeFrom, marked, write_line
+from verso_core.jobs.logs.lines import time_ns
+from verso_core.jobs.logs.records import LATEST_NS, LineRecord, TimeFrom, marked, write_line
 
 START, START_NS = b"2026-11-23T", 1_795_405_566_123_456_789
 LONG = b"long\n" + b"".join(b"%d, " % n for n in range(3000))
@@ -134,3 +135,18 @@ def test_from_and_to_are_exact_to_the_nanosecond(logs: Stores) -> None:
     rows = raw(logs, raw=False, start_ns=start, end_ns=start + 2001).splitlines()
     assert [json.loads(row)["id"] for row in rows] == ["0:20", "0:21", "0:22"]
     assert raw(logs, start_ns=start + 1, end_ns=start + 1000) == b""
+
+
+def test_records_have_their_times_up_to_the_last_of_all(logs: Stores) -> None:
+    """A program may say the greatest number for a time that it does not know."""
+    times = [START_NS, 7_500_000_000 * 10**9, LATEST_NS]
+    text = b"".join(write_line(LineRecord(b"x"), at) + b"\n" for at in times)
+    labels: dict[str, Any] = {**marked({"host": "a"})}
+    ingest(logs, text, **labels)
+    found = [json.loads(row) for row in raw(logs, raw=False, start_ns=START_NS).splitlines()]
+    assert [time_ns(row["time"]) for row in found] == times
+    for kind in (Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS):
+        for asked, lines in (({}, 3), ({"start_ns": START_NS + 1}, 2), ({"end_ns": LATEST_NS}, 2)):
+            params = {"collection": NAME, **asked}
+            _, [result] = logs.do(kind, params, [Item({})], queue=Queue.INTERACTIVE)
+            assert result.items[0]["lines"] == lines

@@ -95,6 +95,54 @@ def test_years_that_are_not_written_follow_the_line_before() -> None:
     assert times.tolist() == [ns(2023, 12, 31, 23, 59, 59), ns(2024, 1, 1), ns(2024, 2, 29, 10)]
 
 
+def test_a_first_time_without_a_year_may_be_a_day_after_the_arrival() -> None:
+    """In the first hours of a year, east of where the lines arrive, or by a clock that is ahead."""
+    lines = split(b"Jan  1 01:30:00 a\nDec 31 23:00:00 b")
+    form = TimeFormat("%b %d %H:%M:%S")
+    found = read(lines, form, now_ns=ns(2025, 12, 31, 23, 30), offset_s=7200)
+    assert found.tolist() == [ns(2025, 12, 31, 23, 30), ns(2025, 12, 31, 21)]
+    assert read(lines, form, now_ns=ns(2025, 12, 30))[0] == ns(2025, 1, 1, 1, 30)
+
+
+def test_29_february_is_in_a_year_that_has_one() -> None:
+    lines = split(b"Feb 29 10:00:00 a\nFeb 29 10:00:01 b")
+    form = find_format(lines)
+    assert form == TimeFormat("%b %d %H:%M:%S")
+    first = ns(2024, 2, 29, 10)
+    assert read(lines, form, now_ns=ns(2025, 1, 20)).tolist() == [first, first + 10**9]
+    assert read(lines, form, now_ns=0, previous_ns=ns(2023, 12, 31))[0] == first
+    far = ns(2025, 3, 1)
+    assert read(lines, form, now_ns=0, previous_ns=far).tolist() == [far, far]
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        (b"2262-04-11T23:47:16.854775807Z", True),
+        (b"2262-04-11T23:47:16.854775808Z", False),
+        (b"2262-04-11T23:47:17Z", False),
+        (b"2262-04-12T01:47:16+02:00", True),
+        (b"2262-12-31T00:00:00Z", False),
+        (b"2263-01-01T00:00:00Z", False),
+        (b"2200-01-01T00:00:00Z", True),
+    ],
+)
+def test_times_are_read_up_to_the_last_that_fits(text: bytes, *, there: bool) -> None:
+    [found] = read(split(text), TimeFormat("%Y-%m-%dT%H:%M:%S"), now_ns=0).tolist()
+    assert (found != MISSING) == there
+    if there:
+        at = datetime.fromisoformat(text.decode()[:19] + text.decode()[19:].lstrip(".0123456789"))
+        assert 0 <= found - int(at.timestamp()) * 10**9 < 10**9
+
+
+@pytest.mark.parametrize(
+    ("pattern", "has"),
+    [("%b %d %H:%M:%S", False), ("%m-%d %H:%M:%S", False), ("%y%m%d %H%M%S", True), ("%s", True)],
+)
+def test_a_pattern_says_whether_one_line_tells_its_time(pattern: str, *, has: bool) -> None:
+    assert TimeFormat(pattern).has_year == has
+
+
 def test_times_without_a_zone_are_in_the_zone_of_the_stream() -> None:
     lines = split(b"2024-01-01 00:00:00 a\n2024-01-01 00:00:00Z b")
     times = read(lines, TimeFormat("%Y-%m-%d %H:%M:%S"), now_ns=0, offset_s=3600)

@@ -39,8 +39,8 @@ Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 Ends = NDArray[np.object_]
 Fields = Mapping[str, Sequence[Scalar]]
-START_NS, END_NS = -(1 << 63), (1 << 63) - 1
-"""Bounds that every time is within."""
+START_NS, END_NS = -(1 << 63), 1 << 63
+"""Bounds that every time is within; the second is no int64."""
 
 
 class Spans(NamedTuple):

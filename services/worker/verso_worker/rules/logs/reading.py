@@ -15,7 +15,7 @@ from verso_core.jobs.logs.lines import line_id, line_place
 from verso_core.jobs.logs.records import read_line
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import StoredText
-from verso_core.segments import Segment
+from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, set_bits
 from verso_worker.rules.logs.bodies import bodies, no_ends
@@ -180,6 +180,7 @@ class LineReader:
         if opened is None:
             return None
         numbers = np.arange(segment.first, segment.end)
+        whole = not opened.is_records and not skip_damaged
         if opened.is_records:
             lines, there = self._documents(collection, segment, skip_damaged=skip_damaged)
         elif skip_damaged:
@@ -187,7 +188,9 @@ class LineReader:
             there = there & ~deleted
         else:
             lines, there = opened.lines(log, self.store.readers), ~deleted
-        when = read_times(lines, opened.front.times, latest_ns=segment.latest)
+        # As when they were written; a part of them would have other years.
+        latest_ns = MISSING if whole else segment.latest
+        when = read_times(lines, opened.front.times, latest_ns=latest_ns)
         return passing_batch(
             log, segment, condition, numbers=numbers, when=when, there=there, lines=lines
         )
@@ -219,12 +222,8 @@ class LineReader:
         """Return the lines of a segment, empty ones for those of damaged blocks, and which are."""
         blocks = opened.readable(log, self.store.readers)
         sizes = [opened.front.lines_of(number) for number in range(len(blocks))]
-        parts = [
-            line_arrays.of_rows([b""] * size) if block is None else block
-            for block, size in zip(blocks, sizes, strict=True)
-        ]
         there = np.repeat([block is not None for block in blocks], sizes)
-        return line_arrays.joined(parts), there
+        return opened.joined(blocks), there
 
     def _documents(
         self, collection: Collection, segment: Segment, *, skip_damaged: bool

@@ -34,6 +34,8 @@ from verso_worker.records.segments import (
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 
 Times = NDArray[np.int64]
+_YEAR_NS = 364 * 86_400 * 10**9
+"""In a segment that is shorter a date without a year is one moment; a time may be a day ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +235,24 @@ class Opened:
             RecordCorrupt: it does not decode to what it was made of; it names the lines.
         """
         lines, shapes = self._decoded(log, number)
-        when = read_times(
-            lines,
-            self.front.times,
-            latest_ns=self.segment.latest,
-            before=lambda: self._before(log, number),
-        )
-        return Block(self.first_of(number), lines, shapes, when)
+        return Block(self.first_of(number), lines, shapes, self._times(log, number, lines))
+
+    def _times(self, log: LogCollection, number: int, lines: Lines) -> Times:
+        """Return the times of a block's lines, as they are in the whole segment."""
+        segment, source = self.segment, self.front.times
+        if segment.latest - segment.earliest < _YEAR_NS or _has_years(source):
+            return read_times(
+                lines,
+                source,
+                latest_ns=segment.latest,
+                before=lambda: self._before(log, number),
+            )
+        parts = [
+            lines if one == number else self._readable(log, one) for one in range(len(self.blocks))
+        ]
+        at = number * BLOCK_LINES
+        whole = read_times(self.joined(parts), source)
+        return whole[at : at + len(lines.begins)]
 
     def _before(self, log: LogCollection, number: int) -> int | None:
         """Return the time of the first lines of a block, which have none; None: no line has one.
@@ -276,6 +289,14 @@ class Opened:
         """Decode all blocks, in order; None for one that does not decode to what it was made of."""
         blocks = range(len(self.blocks))
         return list(pool.map(lambda number: self._readable(log, number), blocks))
+
+    def joined(self, blocks: Sequence[Lines | None]) -> Lines:
+        """Return the lines of all blocks as one, empty ones for those of damaged blocks."""
+        parts = [
+            line_arrays.of_rows([b""] * self.front.lines_of(number)) if block is None else block
+            for number, block in enumerate(blocks)
+        ]
+        return line_arrays.joined(parts)
 
     def first_of(self, number: int) -> int:
         """Return the number of a block's first line."""
@@ -377,6 +398,11 @@ def _ascends(lines: Lines, when: Times, source: TimeSource) -> bool:
         for at in range(0, len(when), BLOCK_LINES)
     ]
     return not (np.diff(np.concatenate(blocks)) < 0).any()
+
+
+def _has_years(source: TimeSource) -> bool:
+    """Whether one line tells its time."""
+    return not source.pattern or times.TimeFormat(source.pattern, source.field).has_year
 
 
 def _span(when: Times) -> tuple[int, int]:

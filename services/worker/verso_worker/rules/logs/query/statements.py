@@ -34,7 +34,7 @@ from verso_worker.rules.logs.segments import Block
 
 Counts = NDArray[np.int64]
 _TOGETHER = 256
-_NONE_FIRST, _NONE_LAST = END_NS, START_NS
+_NONE_FIRST, _NONE_LAST = END_NS - 1, START_NS
 
 
 @dataclass(frozen=True, slots=True)
