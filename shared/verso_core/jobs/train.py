@@ -192,7 +192,7 @@ class CollectionSource(OpenModel):
     collection: str | None = None
     label_key: str | None = None
     limit: int = MAX_COLLECTION_ROWS
-    created: datetime | None = None
+    created: datetime | None = Field(default=None, exclude_if=lambda when: when is None)
 
 
 class TrainParams(Params):

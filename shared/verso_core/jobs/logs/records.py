@@ -36,8 +36,8 @@ MARK = ""
 """Name of the label that a stream of records has."""
 TIME_BYTES = 31
 """Length of the time and the blank behind it."""
-EARLIEST_NS, LATEST_NS = 0, 7_258_118_400 * 1_000_000_000 - 1
-"""Range of the times of records, Unix nanoseconds: 1970 to 2199, as they are read in lines."""
+EARLIEST_NS, LATEST_NS = 0, (1 << 63) - 1
+"""Range of the times of records, Unix nanoseconds: 1970 to 2262."""
 
 _SECOND_NS = 1_000_000_000
 _NUL, _END = b"\0", b"\0\1"
