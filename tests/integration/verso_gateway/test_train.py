@@ -77,7 +77,7 @@ def test_questions_pairs_and_groups_become_one_slice_each(
     [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
     work = read_slice(lease.payload)
     assert (work.params["task"], work.params["recipe"]) == (task, {task: {"epochs": 1}})
-    assert work.params["source"].keys() == {"collection", "label_key", "limit", "created"}
+    assert work.params["source"].keys() == {"collection", "label_key", "limit"}
     [item] = work.items
     if task == "answer":
         assert questions.unpack(item.blob or b"") == questions.read(made_up.squad())
