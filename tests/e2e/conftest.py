@@ -52,6 +52,11 @@ _PARTS = {
 }
 
 
+def _hear_hang_ups() -> None:
+    """Undo what `nohup` has done, if the tests were started by it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Platform:
     """One `verso up` on a data folder of its own."""
 
@@ -86,6 +91,7 @@ class Platform:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **_SETTINGS, **self._settings},
+                preexec_fn=_hear_hang_ups,  # noqa: PLW1509 - it calls nothing that takes a lock
             )
         deadline = time.monotonic() + timeout_s
         while b"ready at" not in self.output.read_bytes():
