@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -183,3 +185,21 @@ def test_what_no_filter_says_is_refused(operator: FilterOperator, value: Any) ->
     asked = MetadataFilter(key="a", operator=operator, value=value)
     with pytest.raises(ValueError, match="expected"):
         filter_of(MetadataFilters(filters=[asked]))
+
+
+def test_a_store_is_pickled_with_its_key_and_saved_without_it(
+    store: VersoVectorStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([TextNode(id_="a", text=TEXTS[0])])
+    keyed = VersoVectorStore(store.collection, url=store.url, api_key="vk_secret", rerank="r")
+    unpickled = pickle.loads(pickle.dumps(keyed))  # noqa: S301 - made right here
+    copies = [unpickled, copy.deepcopy(keyed), copy.copy(keyed)]
+    saved, text = keyed.to_dict(), keyed.to_json()
+    assert "vk_secret" not in f"{keyed!r} {saved} {text}"
+    copies.append(VersoVectorStore.from_dict(saved, api_key="vk_secret"))
+    copies.append(VersoVectorStore.from_json(text, api_key="vk_secret"))
+    for one in copies:
+        assert (one.api_key, one.rerank) == ("vk_secret", "r")
+        assert [node.get_content() for node in one.get_nodes()] == [TEXTS[0]]
+    assert VersoVectorStore.from_dict(saved).api_key is None
+    assert not caplog.records

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -42,11 +42,14 @@ _MODES = {
 class VersoVectorStore(BasePydanticVectorStore):
     """Nodes of one collection, which is there already (``verso collections create NAME``).
 
-    Asynchronous methods run the others in a thread.
+    Asynchronous methods run the others in a thread. A deep copy and an unpickled store have their
+    own client.
 
     Attributes:
         collection: its name.
         url: address of the gateway.
+        api_key: sent with every request. A pickle has it; ``to_dict`` and ``to_json`` leave it out,
+            and ``from_dict(saved, api_key=...)`` takes it.
         rerank: a head that orders the first hits again.
     """
 
@@ -54,6 +57,7 @@ class VersoVectorStore(BasePydanticVectorStore):
     is_embedding_query: bool = False
     collection: str = "default"
     url: str = DEFAULT_URL
+    api_key: str | None = Field(default=None, exclude=True, repr=False)
     rerank: str | None = None
 
     _client: Client = PrivateAttr()
@@ -65,15 +69,27 @@ class VersoVectorStore(BasePydanticVectorStore):
         url: str = DEFAULT_URL,
         api_key: str | None = None,
         rerank: str | None = None,
+        stores_text: bool = True,
+        is_embedding_query: bool = False,
     ) -> None:
+        # The last two are always as they are: whoever reads a saved store gives every field.
         super().__init__(
-            stores_text=True,
-            is_embedding_query=False,
+            stores_text=stores_text,
+            is_embedding_query=is_embedding_query,
             collection=collection,
             url=url,
+            api_key=api_key,
             rerank=rerank,
         )
         self._client = Client(url, api_key=api_key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: a client cannot be pickled."""
+        return {"__dict__": dict(self.__dict__)}
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> VersoVectorStore:
+        """Return a store of the same collection."""
+        return type(self)(**self.__dict__)
 
     @classmethod
     def class_name(cls) -> str:
