@@ -25,7 +25,6 @@ from itertools import count
 ID_CHARACTERS = 20
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # as bytes are ordered
 _RANDOM_BITS = 74
-_ID_BITS = 43 + _RANDOM_BITS
 _SPARE = 1 << (_RANDOM_BITS - 1)
 """Random bits start in their lower half, so that no request of any size overflows them."""
 
@@ -48,14 +47,18 @@ def ids_in_order() -> NewId:
 
 
 def ids_of_key(tenant: str, idempotency_key: str) -> NewId:
-    """Return what gives the same ids for the same request."""
+    """Return what gives the same ids for the same request, each 32 hexadecimal digits.
+
+    Other ids would be in other partitions: a request that an earlier release has accepted, in whole
+    or in part, would not be known when it is sent again.
+    """
     places = count()
     key = hashlib.blake2b(f"{tenant}\n{idempotency_key}".encode(), digest_size=32).digest()
 
     def new_id(text: bytes) -> str:
         made = hashlib.blake2b(f"{next(places)}\n".encode(), key=key, digest_size=16)
         made.update(text)
-        return _written(int.from_bytes(made.digest()) >> 8 * made.digest_size - _ID_BITS)
+        return made.hexdigest()
 
     return new_id
 
