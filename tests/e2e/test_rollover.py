@@ -299,6 +299,26 @@ def told_missing(http: httpx2.Client, names: list[str]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_list_by_time_goes_on_from_page_to_page(http: httpx2.Client, descending: bool) -> None:
+    def times(name: str, limit: int) -> list[float]:
+        rows: list[dict[str, Any]] = []
+        cursor = None
+        while True:
+            asked = {"order": "time", "descending": descending, "limit": limit, "cursor": cursor}
+            answer = http.post(f"/v1/collections/{name}/documents/query", json=asked)
+            assert answer.status_code == 200, answer.text
+            rows += answer.json()["documents"]
+            if (cursor := answer.json().get("next_cursor")) is None:
+                break
+        assert len({row["id"] for row in rows}) == len(rows)
+        return [row["time"] for row in rows]
+
+    found = times(PARTED, 777)
+    assert len(found) == 2 * PARTS * LINES
+    assert found == times(WHOLE, 1000)
+
+
 def asked_of_all(name: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Return requests that are answered from all partitions: method, path, and what they ask."""
     return [

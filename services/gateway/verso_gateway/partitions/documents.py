@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+import json
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fastapi import Request
 
@@ -41,8 +44,9 @@ async def listed(request: Request, collection: Collection, params: ListParams) -
         RequestInvalid: the cursor is none of a list in this order.
     """
     missing = left_out(request, collection)
-    if collection.kind is CollectionKind.LOGS and params.order is Order.ID:
-        return (await _by_line(request, collection, params)).model_copy(update=missing)
+    if collection.kind is CollectionKind.LOGS:
+        by = _by_line if params.order is Order.ID else _by_time
+        return (await by(request, collection, params)).model_copy(update=missing)
     _ = params.page_end  # raises before any partition is asked
     ended = await scatter.every(request, collection, _job(request, Kind.LIST, params))
     return joined_pages([responses.sole(one) for one in ended], params).model_copy(update=missing)
@@ -74,6 +78,92 @@ async def _by_line(request: Request, collection: Collection, params: ListParams)
         return page.model_copy(update={"next_cursor": f"{behind[0]}.{page.next_cursor}"})
     following = f"{behind[1]}." if len(behind) > 1 else None
     return page.model_copy(update={"next_cursor": following})
+
+
+async def _by_time(request: Request, collection: Collection, params: ListParams) -> DocumentPage:
+    """Return a page of lines by time: each partition's own list goes on where it stopped.
+
+    A cursor holds the place in each of them, since lines of one stream keep their order, whatever
+    their times.
+
+    Raises:
+        RequestInvalid: the cursor is none of this list.
+    """
+    state = collection.parted
+    assert state is not None
+    ended, places = _places(params)
+    names = {
+        number: partition_name(collection.name, number)
+        for number in sorted(state.numbers, reverse=params.descending)
+        if number not in ended
+    }
+
+    async def pages(limits: dict[int, int]) -> dict[int, DocumentPage]:
+        jobs = {}
+        for number, limit in limits.items():
+            change = {"limit": limit, "cursor": places.get(number), "collection": names[number]}
+            own = params.model_copy(update=change)
+            jobs[names[number]] = responses.job_of_one(request, Kind.LIST, own, NoItem())
+        found = await scatter.each(request, list(jobs), jobs.__getitem__)
+        return dict(zip(limits, map(responses.sole, found), strict=True))
+
+    found = await pages(dict.fromkeys(names, params.limit))
+    shown = taken(found, params)
+    # A place is known behind the last line of a page only.
+    parts = {n: count for n, count in shown.items() if 0 < count < len(found[n].documents)}
+    found |= await pages(parts)
+    for number, count in shown.items():
+        place = found[number].next_cursor
+        if place is not None and count:
+            places[number] = place
+        elif place is None and count == len(found[number].documents):
+            places.pop(number, None)
+            ended.append(number)
+    rows = merged({n: found[n].documents[:count] for n, count in shown.items()}, params)
+    more = len(names) > sum(number in ended for number in names)
+    cursor = PageEnd(json.dumps([ended, sorted(places.items())])).cursor(params) if more else None
+    return DocumentPage(documents=tuple(row for _, row in rows), next_cursor=cursor)
+
+
+def _places(params: ListParams) -> tuple[list[int], dict[int, str]]:
+    """Read which partitions a list by time has ended in, and where it goes on in others.
+
+    Raises:
+        RequestInvalid: the cursor is none of such a list.
+    """
+    if (page_end := params.page_end) is None:
+        return [], {}
+    try:
+        ended, places = json.loads(page_end.id)
+        return [int(number) for number in ended], {int(n): str(place) for n, place in places}
+    except (ValueError, TypeError, OverflowError, RecursionError) as exc:
+        raise RequestInvalid("expected a cursor of this list") from exc
+
+
+def taken(pages: Mapping[int, DocumentPage], params: ListParams) -> dict[int, int]:
+    """Return how many rows of each partition's page are on the page of all."""
+    rows = merged({number: page.documents for number, page in pages.items()}, params)
+    count = Counter(number for number, _ in rows[: params.limit])
+    return {number: count[number] for number in pages}
+
+
+def merged(
+    parts: Mapping[int, Sequence[DocumentInfo]], params: ListParams
+) -> list[tuple[int, DocumentInfo]]:
+    """Merge rows of partitions by time, each in its order; those without a time come last.
+
+    A line that is earlier than the one before it comes right behind it.
+    """
+    sign = -1 if params.descending else 1
+
+    def keyed(number: int) -> Iterator[tuple[tuple[bool, float], int, DocumentInfo]]:
+        key = (False, -math.inf)
+        for row in parts[number]:
+            key = max(key, (row.time is None, sign * (row.time or 0.0)))
+            yield key, number, row
+
+    rows = heapq.merge(*map(keyed, parts), key=lambda row: row[0])
+    return [(number, row) for _, number, row in rows]
 
 
 def joined_pages(parts: Sequence[DocumentPage], params: ListParams) -> DocumentPage:
