@@ -44,6 +44,8 @@ SEEN_S = 3.0
 """How long gateways may ask a partition that is noted as being deleted: they read the notes once a
 second."""
 _DAY_S = 86_400.0
+_SKEW_S = 60.0
+"""By so much the clocks of keepers may differ."""
 _AGAIN_S = 60.0
 """After so long a job that did not do its work is submitted again."""
 _log = logging.getLogger(__name__)
@@ -217,10 +219,12 @@ class Rollover:
         """Whether a partition is to be followed by a new one."""
         own = self._where(partition_name(name, part.number))
         held = own.ledger.partitions.held(own.collection.name)
-        old = self._clock() - part.since >= rule.span_s
+        now = self._clock()
+        old = now - part.since >= rule.span_s
         large = rule.max_bytes is not None and held.memory_bytes >= rule.max_bytes
-        if old and not held.streams and not held.rolled:
-            self._notes.step(name, state, state.changed(part.number, since=self._clock()))
+        unused = old and not held.streams and not held.rolled
+        if unused or part.since > now + _SKEW_S:  # of a clock that was ahead, and is set back
+            self._notes.step(name, state, state.changed(part.number, since=now))
         return held.rolled or bool(held.streams and (old or large))
 
     def _make(self, name: str, state: Partitioned, part: TimePart) -> bool:
@@ -317,7 +321,12 @@ class Rollover:
     def _remove(self, name: str, state: Partitioned) -> bool:
         """Delete a partition that is noted for it and that no gateway asks, then its note."""
         for part in state.parts:
-            if part.stage is not Stage.DELETING or self._clock() - part.since < SEEN_S:
+            if part.stage is not Stage.DELETING:
+                continue
+            now = self._clock()
+            if part.since > now + _SKEW_S:  # as in `_is_due`
+                return self._notes.step(name, state, state.changed(part.number, since=now))
+            if now - part.since < SEEN_S:
                 continue
             own = partition_name(name, part.number)
             try:

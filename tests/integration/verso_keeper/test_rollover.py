@@ -177,6 +177,30 @@ def test_an_empty_partition_does_not_roll_over(world: World) -> None:
     assert keeper.step() == 0, "it is as old as its first line, about"
 
 
+def test_a_clock_that_was_ahead_does_not_stop_the_rollover_once_it_is_right(world: World) -> None:
+    keeper = world.keeper()
+
+    def run() -> None:
+        for _ in range(12):
+            keeper.step()
+            world.settle()
+            world.now += SPAN_S / 4
+
+    world.write()
+    world.settle()
+    world.now += 30 * DAY_S
+    run()
+    writing = world.state.writing
+    assert writing >= 1
+    world.now -= 30 * DAY_S
+    world.notes = {}
+    for _ in range(5):  # some are sent again
+        world.write()
+    world.settle()
+    run()
+    assert world.state.writing > writing
+
+
 def test_a_partition_that_only_its_ledger_knows_to_have_rolled_is_followed(world: World) -> None:
     """As after a backup that copied the home ledger first."""
     world.write()
