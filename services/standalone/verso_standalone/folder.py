@@ -125,7 +125,10 @@ class DataFolder:
         if len(os.fsencode(near)) + 32 <= LONGEST_SOCKET_PATH:
             near.mkdir(mode=0o700, exist_ok=True)
             return near
-        parent = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        named = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+        # after `su`, it may name another user's folder, or one that is not there
+        usable = named.is_absolute() and os.access(named, os.W_OK | os.X_OK)
+        parent = named if usable else Path(tempfile.gettempdir())
         name = hashlib.blake2b(os.fsencode(self.root), digest_size=6).hexdigest()
         far = parent / f"verso-{os.getuid()}-{name}"
         far.mkdir(mode=0o700, exist_ok=True)

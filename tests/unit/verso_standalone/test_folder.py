@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,18 @@ def test_sockets_get_a_short_path_of_their_own_when_the_data_folder_has_a_long_o
     assert len(os.fsencode(run)) < LONGEST_SOCKET_PATH - 30
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert long.run_folder() == run
+    run.rmdir()
+
+
+@pytest.mark.parametrize("named", ["/no/such/folder", "", "relative"])
+def test_sockets_lie_in_the_folder_of_temporary_files_where_the_users_own_is_missing(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", named)
+    long = DataFolder(tmp_path / ("d" * 120))
+    long.prepare()
+    run = long.run_folder()
+    assert run.parent == Path(tempfile.gettempdir())
     run.rmdir()
 
 
