@@ -6,16 +6,29 @@ container platforms hand secrets to a process, does not.
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from verso_core.errors import RequestInvalid
 
 HOME_LEDGER = "home"
 """Name of the ledger at ``redis_url``."""
 _LEDGER_NAME = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
+_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel")
+_Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 class LedgerAddress(NamedTuple):
@@ -31,6 +44,7 @@ class LedgerSettings(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         hide_input_in_errors=True,  # an address may hold a password
+        allow_inf_nan=False,
     )
 
     redis_password_file: Path | None = Field(
@@ -75,14 +89,32 @@ class LedgerSettings(BaseModel):
             if name in names:
                 raise ValueError(f"expected a name of its own for each ledger, got {name!r} twice")
             names.append(name)
+            _check_address(url)
             words.append(f"{name}={with_password(url, info.data.get('redis_password_file'))}")
         return " ".join(words)
 
     @field_validator("redis_url", "broker_url", check_fields=False)
     @classmethod
     def _password(cls, value: str, info: ValidationInfo) -> str:
+        _check_address(value)
         which = "redis" if info.field_name == "redis_url" else "broker"
         return with_password(value, info.data.get(f"{which}_password_file"))
+
+    @field_validator("log_level", check_fields=False)
+    @classmethod
+    def _level(cls, value: str) -> str:
+        if (level := value.upper()) not in logging.getLevelNamesMapping():
+            raise ValueError("expected DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        return level
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _path(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse an empty path, which would be the working directory."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if value == "" and kind in (Path, Path | None):
+            raise ValueError("expected a path, got an empty one; leave it unset for none")
+        return value
 
 
 class BrokerSettings(LedgerSettings):
@@ -96,6 +128,50 @@ class BrokerSettings(LedgerSettings):
         validate_default=True,
         description="Celery's wake-up messages; may be lost",
     )
+
+
+def read_settings(kind: Callable[..., _Settings], **given: str) -> _Settings:
+    """Return settings of the environment.
+
+    Args:
+        kind: their class.
+        given: settings by field, in place of the environment's.
+
+    Raises:
+        RequestInvalid: one is malformed; the message names each such one and holds no value.
+    """
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        raise RequestInvalid("; ".join(faults(error))) from None
+
+
+def faults(error: ValidationError) -> list[str]:
+    """Return what is wrong with settings, one text a setting."""
+    found = []
+    for fault in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(map(str, fault["loc"])).upper()
+        found.append(f"VERSO_{where}: {fault['msg']}" if where else fault["msg"])
+    return found
+
+
+def _check_address(url: str) -> None:
+    """Check an address as far as a client would before it connects.
+
+    Raises:
+        ValueError: it is malformed; the message holds no part of it, as that may be a password's.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _SCHEMES:
+        raise ValueError(f"expected an address that starts with {'://, '.join(_SCHEMES)}://")
+    if scheme not in ("redis", "rediss"):
+        return
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError("expected a port from 1 to 65535; a password's / ? # are percent-encoded")
 
 
 def with_password(url: str, file: Path | None) -> str:

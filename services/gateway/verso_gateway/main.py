@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
 from verso_core.interpreter import freeze_loaded, return_freed, share_interpreter
+from verso_core.settings import faults
 from verso_gateway import connections
 from verso_gateway.app import create_app
 from verso_gateway.ports import listen
@@ -47,17 +48,15 @@ def main() -> int:
     try:
         settings = Settings()
         telemetry.configure("gateway", level=settings.log_level)  # before the first line
+        if settings.audit_file is not None:
+            telemetry.write_audit(settings.audit_file, "gateway")
         app = create_app(settings)
     except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            where = ".".join(map(str, fault["loc"])).upper()
-            sys.stderr.write(f"VERSO_{where}: {fault['msg']}\n" if where else f"{fault['msg']}\n")
+        sys.stderr.writelines(f"{fault}\n" for fault in faults(error))
         return 2
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if settings.audit_file is not None:
-        telemetry.write_audit(settings.audit_file, "gateway")
     tracing.configure("gateway")
     share_interpreter()
     return_freed()

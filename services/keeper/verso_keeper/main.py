@@ -35,9 +35,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 from redis import Redis
 
 from verso_core import telemetry, tracing
-from verso_core.errors import DurabilityMissing, VersoError
+from verso_core.errors import DurabilityMissing, RequestInvalid, VersoError
 from verso_core.result_files import ResultFiles
-from verso_core.settings import LedgerAddress
+from verso_core.settings import LedgerAddress, read_settings
 from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector, LedgersCollector
 from verso_keeper.fitter import Fitter
@@ -66,8 +66,13 @@ _log = logging.getLogger("verso_keeper")
 
 
 def main() -> int:
-    """Run the duties until a signal; return the exit status."""
-    settings = KeeperSettings()
+    """Run the duties until a signal; return the exit status, 2 for invalid settings."""
+    try:
+        settings = read_settings(KeeperSettings)
+    except RequestInvalid as error:
+        telemetry.configure("keeper")
+        _log.error("keeper failed to start: %s", error.detail, extra={"code": error.code})
+        return 2
     telemetry.configure("keeper", level=settings.log_level)
     tracing.configure("keeper")
     over = threading.Event()

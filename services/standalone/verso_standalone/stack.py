@@ -35,8 +35,9 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
+from verso_core.settings import LedgerSettings, read_settings
 from verso_core.supervise import Process
-from verso_gateway.settings import is_loopback
+from verso_gateway.settings import Settings, is_loopback
 from verso_standalone.folder import DataFolder
 from verso_standalone.logs import LogRotation
 from verso_standalone.models import adopt
@@ -181,9 +182,10 @@ class Stack:
             valkey = Valkey(
                 find_program(), self.folder.valkey, port=free_port(), password=self.folder.secret()
             )
+            environment = self._environment(valkey)
+            self._check_settings(environment)
             self._run("valkey", valkey.argv(), address=f"{LOOPBACK}:{valkey.port}")
             self._await("valkey", valkey.answers, timeout_s=_VALKEY_TIMEOUT_S, stopped=stopped)
-            environment = self._environment(valkey)
             self.folder.keep_stores({**os.environ, **environment})
             for name, address in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
@@ -239,6 +241,24 @@ class Stack:
         _check_free(config.host, self.port)
         if config.syslog_port is not None:
             _check_free(self._syslog_host, config.syslog_port)
+
+    def _check_settings(self, environment: Mapping[str, str]) -> None:
+        """Read the settings as each process will.
+
+        Raises:
+            RequestInvalid: one is malformed.
+        """
+        from verso_gateway.syslog.settings import SyslogSettings
+        from verso_keeper.settings import KeeperSettings
+        from verso_worker.settings import WorkerSettings
+
+        kinds: list[type[LedgerSettings]] = [Settings, WorkerSettings, KeeperSettings]
+        if self.config.syslog_port is not None:
+            kinds.append(SyslogSettings)
+        for kind in kinds:
+            names = {field: f"VERSO_{field.upper()}" for field in kind.model_fields}
+            given = {field: environment[n] for field, n in names.items() if n in environment}
+            read_settings(kind, **given | {"metrics_port": "0"})  # of its own each
 
     @property
     def _syslog_host(self) -> str:

@@ -24,9 +24,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
-from verso_core.errors import ArtifactInvalid, VersoError
+from verso_core.errors import ArtifactInvalid, RequestInvalid, VersoError
 from verso_core.interpreter import freeze_loaded, share_interpreter, yield_cores
 from verso_core.jobs import Queue
+from verso_core.settings import read_settings
 from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.sources import Connected, Ledgers
@@ -212,8 +213,13 @@ def _poll(dispatcher: Dispatcher, over: threading.Event) -> None:
 
 
 def main() -> int:
-    """Run a worker until SIGTERM."""
-    settings = WorkerSettings()
+    """Run a worker until SIGTERM; return the exit status, 2 for invalid settings."""
+    try:
+        settings = read_settings(WorkerSettings)
+    except RequestInvalid as error:
+        telemetry.configure("worker")
+        _log.error("worker failed to start: %s", error.detail, extra={"code": error.code})
+        return 2
     telemetry.configure("worker", level=settings.log_level)
     share_interpreter()
     yield_cores()  # a gateway's or ledger's step is a millisecond, a slice is many

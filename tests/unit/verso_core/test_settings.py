@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from redis.connection import parse_url
 
-from verso_core.settings import LedgerSettings, with_password
+from verso_core.errors import RequestInvalid
+from verso_core.settings import LedgerSettings, read_settings, with_password
 
 
 @given(
@@ -88,3 +89,26 @@ def test_ledgers_have_names_and_the_home_ledger_comes_first(tmp_path: Path) -> N
 def test_a_ledger_without_a_name_of_its_own_is_refused(ledgers: str) -> None:
     with pytest.raises(ValidationError):
         LedgerSettings(ledgers=ledgers)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "abc",
+        "http://ledger",
+        "redis://:se/cret@ledger:6379/0",
+        "redis://ledger:65536",
+        "redis://ledger:0",
+    ],
+)
+def test_an_address_that_no_client_takes_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(RequestInvalid, match="VERSO_REDIS_URL: ") as caught:
+        read_settings(LedgerSettings, redis_url=url)
+    assert "'se'" not in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+def test_an_empty_path_is_not_the_working_directory() -> None:
+    with pytest.raises(RequestInvalid, match=r"VERSO_REDIS_PASSWORD_FILE: .*expected a path"):
+        read_settings(LedgerSettings, redis_password_file="")

@@ -100,3 +100,19 @@ def test_a_file_without_a_key_is_refused_before_anything_is_started(
     with pytest.raises(Unauthorized, match="at least one key"):
         Stack(config).start()
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("VERSO_LEASE_S", text) for text in ("", "-1", "inf", "abc")),
+        *(("VERSO_LOG_LEVEL", "loud"), ("VERSO_FEED_ROUTES", "*"), ("VERSO_DEVICE", "tpu")),
+    ],
+)
+def test_a_malformed_setting_is_named_before_a_process_is_started(
+    tmp_path: Path, artifact: Path, name: str, value: str
+) -> None:
+    stack = Stack(StackConfig(data=tmp_path / "d", artifact=artifact, settings={name: value}))
+    with pytest.raises(RequestInvalid, match=name):
+        stack._check_settings(stack.config.settings)
+    assert not stack.processes

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from verso_core import telemetry, tracing
-from verso_core.errors import LedgerUnavailable, VersoError
+from verso_core.errors import LedgerUnavailable, RequestInvalid, VersoError
 from verso_core.jobs import Queue
+from verso_core.settings import read_settings
 from verso_ledger import Ledger, WorkSubscriber
 from verso_ledger.connection import connect
 from verso_ledger.ledgers.index import LedgerIndex
@@ -30,8 +31,13 @@ _log = logging.getLogger("verso_training.service")
 
 
 def main() -> int:
-    """Serve until SIGTERM."""
-    settings = TrainerSettings()
+    """Serve until SIGTERM; return the exit status, 2 for invalid settings."""
+    try:
+        settings = read_settings(TrainerSettings)
+    except RequestInvalid as error:
+        telemetry.configure("trainer")
+        _log.error("trainer failed to start: %s", error.detail, extra={"code": error.code})
+        return 2
     telemetry.configure("trainer", level=settings.log_level)
     tracing.configure("trainer")
     stopping = threading.Event()

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
 from verso_core.result_files import ResultFiles
+from verso_core.settings import faults
 from verso_gateway.context import DEFAULT, CollectionsCache, DiskRoom, WorkersCache
 from verso_gateway.feed.acceptance import Acceptance
 from verso_gateway.feed.making import CollectionMaker
@@ -119,9 +120,7 @@ def main() -> int:
     try:
         settings = SyslogSettings()
     except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            where = ".".join(map(str, fault["loc"])).upper()
-            sys.stderr.write(f"VERSO_{where}: {fault['msg']}\n" if where else f"{fault['msg']}\n")
+        sys.stderr.writelines(f"{fault}\n" for fault in faults(error))
         return 2
     telemetry.configure("syslog", level=settings.log_level)
     tracing.configure("syslog")
