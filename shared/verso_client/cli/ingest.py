@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -174,12 +175,24 @@ def takes_lines(platform: Client, collection: str, files: Sequence[str], how: Fo
     """
     for file in files:
         if file != "-":
-            Path(file).open("rb").close()
+            _check_readable(Path(file))
     formats = {guess_format(file) if how is Format.AUTO else how for file in files}
     if formats & {Format.JSONL, Format.EXTRACT} or how is Format.FILES:
         return False
     kinds = {one.name: one.kind for one in platform.collections()}
     return kinds.get(collection) is CollectionKind.LOGS
+
+
+def _check_readable(path: Path) -> None:
+    """Check that a file can be read; a pipe is not opened, as its writer would see it closed.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if stat.S_ISREG(path.stat().st_mode):
+        path.open("rb").close()
+    elif not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def ingest_files(

@@ -23,7 +23,10 @@ from typer.testing import CliRunner
 from verso_client.cli import app as command_line
 from verso_client.cli import logs, render, sources
 from verso_client.cli.filters import filter_of
+from verso_client.cli.ingest import takes_lines
+from verso_client.cli.sources import Format
 from verso_client.cli.terminal import Exit, failures_reported
+from verso_client.client import Client
 from verso_core.jobs import CollectionKind, Filter, ItemError
 from verso_core.jobs.collections import CollectionInfo, CollectionRequest
 from verso_core.jobs.search import MAX_HITS, Found, Hit, StatementLine
@@ -314,3 +317,20 @@ def test_only_the_commands_that_are_named_are_loaded() -> None:
     assert added("search", "--limit", "3") == set()
     assert added("--url", "http://localhost", "up") in ({"up"}, set())
     assert added("serach") == added()  # so that a typing error shows what there is
+
+
+def test_a_pipe_is_not_opened_before_it_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "lines.log"
+    os.mkfifo(pipe)
+    platform = mock.create_autospec(Client, instance=True)
+
+    def collections() -> list[CollectionInfo]:
+        time.sleep(0.5)
+        return []
+
+    platform.collections.side_effect = collections
+    with subprocess.Popen(["sh", "-c", f"{{ sleep 0.1; echo a; }} > '{pipe}'"]) as writer:
+        assert not takes_lines(platform, "logs", [str(pipe)], Format.AUTO)
+        assert writer.poll() is None  # it waits for a reader
+        assert pipe.read_bytes() == b"a\n"
+    assert writer.returncode == 0
