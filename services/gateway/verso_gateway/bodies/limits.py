@@ -5,6 +5,7 @@
    what they take is short, and a longer body would be parsed only to be refused.
 2. A chunked body is counted as it arrives, and refused when it exceeds the limit.
 3. All bodies in memory together have at most ``held_limit_bytes``; beyond that the answer is 429.
+   What a route inflates itself counts as well (:func:`hold`).
 4. A body that stops arriving is refused.
 
 A refused body is read to its end and discarded if that is cheap: a client that still writes would
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoError
@@ -47,6 +49,17 @@ SMALL_BYTES = 1024 * 1024
 """Largest body of any other route: four times the longest contexts of an answer, as JSON may write
 a letter of two bytes in six, and the most values of a filter, each of the longest."""
 _DISCARD_BYTES = 64 * 1024 * 1024
+_HOLD = "verso.hold"
+"""Key of a request's scope under which :func:`hold` finds the limit."""
+
+
+def hold(request: Request, size_bytes: int) -> None:
+    """Count bytes that a request takes besides its body, until it is answered.
+
+    Raises:
+        QueueFull: with them too many request bytes are in memory at once.
+    """
+    request.scope[_HOLD](size_bytes)
 
 
 class BodyLimit:
@@ -101,6 +114,13 @@ class BodyLimit:
                 raise QueueFull("too many request bytes in memory at once")
             return message
 
+        def hold(size: int) -> None:
+            if self._held + size > self._held_bytes:
+                raise QueueFull("too many request bytes in memory at once")
+            self._held += size
+            body.held += size
+
+        scope[_HOLD] = hold
         try:
             await self._app(scope, counted, send)
         finally:

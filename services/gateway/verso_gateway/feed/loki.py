@@ -98,14 +98,22 @@ def decode_protobuf(body: bytes, fields: FieldMap, *, most_bytes: int) -> list[D
     return [record for stream in push.streams for record in _protobuf_stream(stream, fields)]
 
 
-def _inflated(body: bytes, most_bytes: int) -> bytes:
-    """Inflate a raw block, whose first bytes say its size (format_description.txt of Snappy)."""
+def inflated_bytes(body: bytes) -> int:
+    """Return the size that a raw block of Snappy has inflated.
+
+    Its first bytes say it (format_description.txt of Snappy).
+    """
     size = shift = 0
     for byte in body[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
+    return size
+
+
+def _inflated(body: bytes, most_bytes: int) -> bytes:
+    size = inflated_bytes(body)
     if size > most_bytes:
         raise BodyTooLarge(f"expected <= {most_bytes} bytes in a block of Snappy, got {size}")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import cramjam
 import httpx2
@@ -16,6 +17,7 @@ from tests.integration.verso_gateway.feed.conftest import Ledger
 from verso_gateway.feed.loki import PUSH_REQUEST
 
 PUSH = "/loki/api/v1/push"
+PROTOBUF = "application/x-protobuf"
 
 
 def test_python_logging_loki_sends_its_records(gateway: Gateway, stored: Ledger) -> None:
@@ -65,13 +67,29 @@ def test_a_push_of_protobuf_is_taken_byte_for_byte(
     entry.timestamp.seconds, entry.timestamp.nanos = 1, 5
     entry.structuredMetadata.add(name="trace", value="t")
     body = bytes(cramjam.snappy.compress_raw(push.SerializeToString()))
-    headers = {"Content-Type": "application/x-protobuf", **named}
+    headers = {"Content-Type": PROTOBUF, **named}
     answer = client.post(PUSH, content=body, headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
     [one] = stored.records(1)
     assert one.record.text == b"\xff\n\0 bytes"
     assert (one.labels, one.attributes) == ({"job": "web", "host": "a"}, {"trace": "t"})
     assert one.time == "1970-01-01T00:00:01.000000005Z"
+
+
+def test_what_snappy_inflates_to_counts_as_held(
+    valkey_url: str, start_gateway: Callable[..., Gateway]
+) -> None:
+    gateway = start_gateway(valkey_url, held_limit_bytes=256 * 1024)
+    push = PUSH_REQUEST()
+    push.streams.add(labels='{job="web"}').entries.add(line=b"a" * 512 * 1024)
+    body = bytes(cramjam.snappy.compress_raw(push.SerializeToString()))
+    assert len(body) < 64 * 1024
+    for _ in range(2):  # what was held is given back
+        answer = gateway.client.post(PUSH, content=body, headers={"Content-Type": PROTOBUF})
+        assert (answer.status_code, answer.text) == (
+            429,
+            "too many request bytes in memory at once\n",
+        )
 
 
 def test_a_bad_entry_is_left_out(client: httpx2.Client, stored: Ledger) -> None:

@@ -19,7 +19,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Collection, CollectionKind
 from verso_gateway.access import caller_of, collection_of
-from verso_gateway.bodies import reading
+from verso_gateway.bodies import limits, reading
 from verso_gateway.context import context_of
 from verso_gateway.feed.batch import batch_of
 from verso_gateway.feed.records import Decoded, LogRecord
@@ -52,17 +52,33 @@ def feed_of(request: Request) -> Feed:
 
 
 async def read(
-    request: Request, protocol: Protocol, decode: Callable[[bytes], Sequence[Decoded]]
+    request: Request,
+    protocol: Protocol,
+    decode: Callable[[bytes], Sequence[Decoded]],
+    *,
+    inflated_bytes: Callable[[bytes], int] | None = None,
 ) -> Sequence[Decoded]:
     """Return the records of a request's body, which is decoded off the loop if it is large.
+
+    Args:
+        request: the request.
+        protocol: by which it came.
+        decode: reads the body.
+        inflated_bytes: returns the size that ``decode`` inflates a body to, if it does.
 
     Raises:
         RequestInvalid: the body cannot be read as the protocol's.
         BodyTooLarge: it is larger than it may be.
+        QueueFull: too many request bytes are in memory at once.
     """
     body = await request.body()
     context_of(request).metrics.feed.received(protocol, len(body))
-    return await reading.off_loop(len(body), partial(decode, body))
+    size = len(body)
+    if inflated_bytes is not None:
+        size = inflated_bytes(body)
+        if size <= context_of(request).settings.feed_limit_bytes:  # else it is refused
+            limits.hold(request, size)
+    return await reading.off_loop(size, partial(decode, body))
 
 
 async def accept(

@@ -30,15 +30,18 @@ async def push(request: Request) -> Response:
     """
     fields = accepting.feed_of(request).fields
     with accepting.counted(request, Protocol.LOKI):
-        kind = reading.media_type(request)
+        kind, inflated_bytes = reading.media_type(request), None
         if kind == _JSON:
             decode = partial(loki.decode_json, fields=fields)
         elif kind in _PROTOBUF:
             most = context_of(request).settings.feed_limit_bytes
             decode = partial(loki.decode_protobuf, fields=fields, most_bytes=most)
+            inflated_bytes = loki.inflated_bytes
         else:
             raise RequestInvalid(f"expected Content-Type {_JSON} or {_PROTOBUF[0]}, got {kind!a}")
-        decoded = await accepting.read(request, Protocol.LOKI, decode)
+        decoded = await accepting.read(
+            request, Protocol.LOKI, decode, inflated_bytes=inflated_bytes
+        )
         taken = await accepting.accept(request, decoded, Protocol.LOKI, hold_s=HOLD_S)
         if decoded and len(taken.rejected) == len(decoded):
             raise RequestInvalid(f"no entry can be accepted; the first: {taken.first_reason}")
