@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
+from verso_core.errors import VersoError
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.collections import Partitioned
 from verso_core.jobs.migrate import Migration
@@ -54,6 +55,8 @@ from verso_ledger.sessions import Sessions
 
 _EVENTS_PAGE = 1000
 _GATHER_S = 0.2
+_RESERVED_AT_ONCE = 256
+"""Streams of one exchange: some milliseconds of the ledger's time."""
 
 
 class AsyncLedger:
@@ -334,7 +337,29 @@ class AsyncLedger:
             CollectionUnknown: there is no such collection.
             PartitionRolled: it is a partition by time that takes no more lines.
         """
-        return reserved(await self._scripts.run("reserve", reserve_args(collection, labels, lines)))
+        [place] = await self.reserve_each([(collection, labels, lines)])
+        if isinstance(place, VersoError):
+            raise place
+        return place
+
+    async def reserve_each(
+        self, asked: Sequence[tuple[str, Mapping[str, str], int]]
+    ) -> list[Reserved | VersoError]:
+        """Reserve numbers for lines of streams; return the places, or why there is none.
+
+        Args:
+            asked: collection, labels and lines of each stream.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        places: list[Reserved | VersoError] = []
+        for start in range(0, len(asked), _RESERVED_AT_ONCE):
+            some = asked[start : start + _RESERVED_AT_ONCE]
+            calls = [reserve_args(*one) for one in some]
+            replies = await self._scripts.run_each("reserve", calls)
+            places += map(_reserved, replies)
+        return places
 
     async def known_identities(
         self, identities: Mapping[str, Sequence[bytes]], *, identity_s: int
@@ -462,3 +487,10 @@ async def _wait(waiter: JobWaiter, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await waiter.wait()
+
+
+def _reserved(reply: Any) -> Reserved | VersoError:
+    try:
+        return reserved(reply)
+    except VersoError as error:
+        return error

@@ -148,9 +148,7 @@ class AsyncScripts:
         Raises:
             LedgerUnavailable: Redis did not answer or refused, or too few replicas have the step.
         """
-        if step not in self._scripts:
-            self._scripts[step] = self._client.register_script(source(step, self._policy))
-        script = self._scripts[step]
+        script = self._prepared(step)
         with translated():
             if not self.replicas.awaited_by(step):
                 return await script(args=args)
@@ -159,6 +157,40 @@ class AsyncScripts:
             except NoScriptError:
                 await self._client.script_load(script.script)
                 return await self._confirmed(script, args)
+
+    async def run_each(self, step: str, calls: Sequence[Sequence[Arg]]) -> list[Any]:
+        """Run a step with each of these arguments in one exchange, and return its replies.
+
+        Other callers' steps may come between.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer or refused one, or too few replicas have them.
+        """
+        script = self._prepared(step)
+        with translated():
+            try:
+                return await self._exchanged(script, calls, waits=self.replicas.awaited_by(step))
+            except NoScriptError:
+                await self._client.script_load(script.script)
+                return await self._exchanged(script, calls, waits=self.replicas.awaited_by(step))
+
+    async def _exchanged(
+        self, script: Any, calls: Sequence[Sequence[Arg]], *, waits: bool
+    ) -> list[Any]:
+        async with self._client.pipeline(transaction=False) as pipe:
+            for args in calls:
+                pipe.evalsha(script.sha, 0, *args)
+            if waits:
+                self.replicas.ask(pipe)
+            replies = await pipe.execute(raise_on_error=False)
+        if failed := [one for one in replies[: len(calls)] if isinstance(one, Exception)]:
+            raise failed[0]
+        return self.replicas.check(replies) if waits else replies
+
+    def _prepared(self, step: str) -> Any:
+        if step not in self._scripts:
+            self._scripts[step] = self._client.register_script(source(step, self._policy))
+        return self._scripts[step]
 
     async def _confirmed(self, script: Any, args: Sequence[Arg]) -> Any:
         async with self._client.pipeline(transaction=False) as pipe:

@@ -19,8 +19,8 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_core": 10_920,  # contracts of logs and of statistics apart, artifacts, settings
     # with several ledgers: router, lists over all, placements, moves; large keys, identities and
     # positions are copied in pages; jobs of several ledgers as one; partitions by time; large jobs
-    # that are sent again
-    "shared/verso_ledger": 8_970,
+    # that are sent again; numbers of many streams in one exchange
+    "shared/verso_ledger": 9_040,
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     # with answers of other servers, forked processes, addresses and keys that are none,
     # and scores that say the order of a head

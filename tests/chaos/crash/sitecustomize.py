@@ -80,7 +80,7 @@ PLACES: Mapping[str, Place] = {
     "patches are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_ingest),
     # worker: a slice of lines
     "numbers of lines are reserved": Place(
-        "verso_ledger.async_client", "AsyncLedger.reserve", after=True
+        "verso_ledger.async_client", "AsyncLedger.reserve_each", after=True
     ),
     "shapes or vectors of lines are not stored yet": Place(
         "verso_ledger.collections.logs", "Logs.append"

@@ -10,8 +10,15 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable, QueueFull
-from verso_core.jobs import Collection, Queue, Status
+from verso_core.errors import (
+    CollectionUnknown,
+    IdempotencyConflict,
+    JobUnknown,
+    LedgerUnavailable,
+    QueueFull,
+)
+from verso_core.jobs import Collection, CollectionKind, Queue, Status
+from verso_core.segments import Reserved
 from verso_ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
 from verso_ledger.connection import connect_async
 from verso_ledger.events import job_events
@@ -250,3 +257,21 @@ async def test_a_trainer_is_known_by_its_beat_and_is_no_worker(
     assert health.worker_beat_age_s is None
     ledger.liveness.forget_trainer("t")
     assert (await front.health()).trainer_beat_age_s is None
+
+
+async def test_numbers_of_many_streams_are_reserved_in_a_few_exchanges(
+    front: AsyncLedger, ledger: Ledger, new_collection: Callable[..., Collection]
+) -> None:
+    ledger.documents.collection_put(new_collection("logs", kind=CollectionKind.LOGS))
+    asked: list[tuple[str, dict[str, str], int]] = [
+        ("logs", {"pod": str(n)}, n + 1) for n in range(600)
+    ]
+    asked[300] = ("gone", {}, 1)
+    for again in (False, True):
+        await front._redis.script_flush()
+        places = await front.reserve_each(asked)
+        assert isinstance(places.pop(300), CollectionUnknown)
+        made = [one for one in places if isinstance(one, Reserved)]
+        assert [one.stream for one in made] == list(range(599))
+        lines = [count for name, _, count in asked if name == "logs"]
+        assert [one.first for one in made] == (lines if again else [0] * 599)

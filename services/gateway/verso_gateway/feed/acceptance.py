@@ -378,8 +378,6 @@ class Acceptance:
         for (key, stream), place in zip(streams.items(), places, strict=True):
             if isinstance(place, VersoError):
                 faults[key] = place
-            elif isinstance(place, BaseException):
-                raise place
             else:
                 slices += slices_of(key[0], stream, place)
                 if hashes := [hashed for hashed in stream.hashes if hashed]:

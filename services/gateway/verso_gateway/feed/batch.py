@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verso_core.errors import LedgerUnavailable
+from verso_core.errors import VersoError
 from verso_core.jobs import SliceSpec, cut_lines
 from verso_core.jobs.logs.lines import LINES_BYTES, IngestLinesParams, LinesItem
 from verso_core.jobs.logs.records import LineRecord, TimeFrom, marked, write_line
@@ -20,7 +19,6 @@ from verso_ledger.collections.logs import labels_key
 StreamKey = tuple[str, str]
 """A collection and labels as the ledger knows a stream by them."""
 _HASH_BYTES = 16
-_RESERVED_AT_ONCE = 32
 
 
 @dataclass(slots=True)
@@ -163,25 +161,14 @@ def _identity(record: LogRecord, *, by_content: bool) -> bytes:
 
 async def reserve_all(
     ledger: AsyncLedger, streams: Sequence[tuple[str, StreamLines]]
-) -> list[Reserved | BaseException]:
+) -> list[Reserved | VersoError]:
     """Reserve numbers for streams of collections; return the places, or why there is none.
-
-    A few at a time: thousands would keep other callers from the ledger's connections.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    places: list[Reserved | BaseException] = []
-    for start in range(0, len(streams), _RESERVED_AT_ONCE):
-        some = streams[start : start + _RESERVED_AT_ONCE]
-        found = await asyncio.gather(
-            *(ledger.reserve(name, one.labels, len(one.lines)) for name, one in some),
-            return_exceptions=True,
-        )
-        if away := [one for one in found if isinstance(one, LedgerUnavailable)]:
-            raise away[0]
-        places += found
-    return places
+    asked = [(name, one.labels, len(one.lines)) for name, one in streams]
+    return await ledger.reserve_each(asked)
 
 
 def slices_of(collection: str, stream: StreamLines, place: Reserved) -> list[SliceSpec]:

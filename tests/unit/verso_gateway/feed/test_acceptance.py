@@ -27,6 +27,8 @@ from verso_gateway.feed.records import LogRecord
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
 
+Asked = tuple[str, Mapping[str, str], int]
+
 
 class Stuck:
     """A ledger of which a step never ends, the first or none."""
@@ -36,11 +38,11 @@ class Stuck:
     def __init__(self, *, stuck: bool = True) -> None:
         self._stuck = stuck
 
-    async def reserve(self, *_: object) -> Reserved:
+    async def reserve_each(self, asked: Sequence[Asked]) -> list[Reserved]:
         stuck, self._stuck = self._stuck, False
         if stuck:
             await asyncio.get_running_loop().create_future()
-        return Reserved("1", 0, 0)
+        return [Reserved("1", 0, 0) for _ in asked]
 
     async def known_identities(self, *_: object, **__: object) -> Sequence[int]:
         return []
@@ -52,7 +54,7 @@ class Only:
     several = False
     partitioned: Mapping[str, Partitioned] = MappingProxyType({})
 
-    def __init__(self, ledger: Stuck | Crowded | Counting) -> None:
+    def __init__(self, ledger: Stuck | Crowded) -> None:
         self.home = ledger
 
 
@@ -106,48 +108,19 @@ def test_a_request_without_time_ends_alone() -> None:
     run_by_own_clock(run())
 
 
-class Counting:
-    """A ledger that counts how many calls of it are under way."""
-
-    name = "home"
-
-    def __init__(self) -> None:
-        self.now = self.most = 0
-
-    async def reserve(self, *_: object) -> Reserved:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(0.001)
-        self.now -= 1
-        return Reserved("1", 0, 0)
-
-
-def test_a_request_of_many_streams_leaves_connections_to_others() -> None:
-    async def run() -> None:
-        counting = Counting()
-        ledger: Any = Only(counting)
-        jobs: Any = Jobs()
-        acceptance = Acceptance(
-            ledger, jobs, metrics=Metrics(), gather_s=0.05, keep_s=60, identity_s=60
-        )
-        rows = [LogRecord(b"x", {"pod": str(n)}) for n in range(1000)]
-        made = batch_of(enumerate(rows), {"": "logs"}, arrived_ns=1)
-        assert await acceptance.accept("a", made, hold_s=1.0) == Accepted()
-        assert counting.most <= 32
-
-    run_by_own_clock(run())
-
-
 class Crowded:
     """A ledger that makes no more streams, and does not know a collection."""
 
     name = "home"
 
-    async def reserve(self, collection: str, labels: dict[str, str], _lines: int) -> Reserved:
+    async def reserve_each(self, asked: Sequence[Asked]) -> list[Reserved | VersoError]:
+        return [self._reserved(collection, labels) for collection, labels, _ in asked]
+
+    def _reserved(self, collection: str, labels: Mapping[str, str]) -> Reserved | VersoError:
         if collection == "gone":
-            raise CollectionUnknown("no collection of this name")
+            return CollectionUnknown("no collection of this name")
         if labels.get("pod") == "new":
-            raise RequestInvalid("too many sets of labels")
+            return RequestInvalid("too many sets of labels")
         return Reserved("1", 0, 0)
 
     async def known_identities(self, *_: object, **__: object) -> Sequence[int]:

@@ -11,7 +11,13 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from verso_core.errors import BodyTooLarge, DocumentsRefused, KindUnsupported, error_body
+from verso_core.errors import (
+    BodyTooLarge,
+    DocumentsRefused,
+    KindUnsupported,
+    VersoError,
+    error_body,
+)
 from verso_core.jobs import CollectionKind, ItemError, Kind, Queue
 from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
 from verso_gateway import responses, views
@@ -134,7 +140,7 @@ async def _job(
     await writing.check_source(request, ledger, name, source)
     places = []
     for place in await reserve_all(ledger, [(name, one) for one in streams]):
-        if isinstance(place, BaseException):
+        if isinstance(place, VersoError):
             raise place
         places.append(place)
     slices = [
