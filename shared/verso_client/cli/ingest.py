@@ -258,6 +258,9 @@ def _arriving(stream: IO[bytes]) -> Iterator[bytes | None]:
     """Yield whole lines of a pipe: what has come in, when some have waited or are much.
 
     None stands where the pipe is silent. Ctrl-C meanwhile is its end: what was read is sent.
+
+    Raises:
+        TextTooLarge: a line is longer than one of a pipe may be.
     """
     number, rest, since = stream.fileno(), b"", time.monotonic()
     ended = False
@@ -274,5 +277,6 @@ def _arriving(stream: IO[bytes]) -> Iterator[bytes | None]:
             if end:
                 yield rest[:end]
             rest, since = rest[end:], time.monotonic()
+            sources.check_line(len(rest))
         if not ready and not ended:
             yield None

@@ -50,13 +50,15 @@ from verso_client.cli.line_times import LineTimes
 from verso_client.cli.tailing.identity import digest, identity
 from verso_client.cli.tailing.joining import Joining
 from verso_client.operations.documents import Document, File
-from verso_core.errors import RequestInvalid
+from verso_core.errors import RequestInvalid, TextTooLarge
 from verso_core.texts import Scalar
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
 _FLUSH_S = 0.5
 """Longest time that a line of a pipe waits for others, seconds."""
 _READ_BYTES = 64 * 1024
+LONGEST_LINE_BYTES = 64 << 20
+"""Longest line of a pipe, which is kept whole: what the platform can code as one line."""
 _LOOKED_AT_BYTES = 8192
 """Where text has no NUL, as most programs tell it from other bytes."""
 
@@ -220,8 +222,12 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
 
     None comes once more where the pipe is silent for so long, so that two in a row are a pause.
     Ctrl-C while the pipe is silent is its end: what was read is sent and reported.
+
+    Raises:
+        TextTooLarge: a line has more than ``LONGEST_LINE_BYTES``; those before it are sent.
     """
     parts: list[bytes] = []
+    size = 0
     flush_at: float | None = None
     paused = True
     while True:
@@ -248,11 +254,25 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
         parts.append(first)
         for other in others:
             yield b"".join(parts) + b"\n"
-            parts = [other]
+            parts, size = [other], 0
+        size += len(parts[-1])
+        if size > LONGEST_LINE_BYTES:
+            yield None
+            check_line(size)
         if others and flush_at is None:
             flush_at = time.monotonic() + _FLUSH_S
     if last := b"".join(parts):
         yield last
+
+
+def check_line(size_bytes: int) -> None:
+    """Check the size of a line that has not ended yet.
+
+    Raises:
+        TextTooLarge: it has more than ``LONGEST_LINE_BYTES``.
+    """
+    if size_bytes > LONGEST_LINE_BYTES:
+        raise TextTooLarge(f"expected lines of <= {LONGEST_LINE_BYTES} bytes in a pipe, got more")
 
 
 def pairs(given: list[str] | None) -> dict[str, Scalar]:

@@ -8,16 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+from verso_client.cli import ingest, sources
 from verso_client.cli.sources import Format, Reading, guess_format, read, scalar
 from verso_client.cli.tailing.joining import Joining
 from verso_client.operations.documents import Document
-from verso_core.errors import RequestInvalid
+from verso_core.errors import RequestInvalid, TextTooLarge
 
 HOST = socket.gethostname()
 
@@ -219,3 +220,26 @@ def test_json_that_is_nested_too_deeply_is_an_invalid_line() -> None:
 @pytest.mark.parametrize("given", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_a_value_that_json_cannot_carry_stays_a_string(given: str) -> None:
     assert scalar(given) == given
+
+
+@pytest.mark.parametrize("kind", ["documents", "lines"])
+def test_a_line_of_a_pipe_that_does_not_end_is_an_error(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "LONGEST_LINE_BYTES", 100_000)
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as pipe:
+
+        def write() -> None:
+            with suppress(BrokenPipeError), os.fdopen(write_end, "wb") as writer:
+                writer.write(b"a line\n" + b"x" * 5_000_000)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        parts = ingest._arriving(pipe) if kind == "lines" else sources._arriving(pipe.fileno())
+        got: list[bytes | None] = []
+        with pytest.raises(TextTooLarge):
+            got.extend(parts)
+        assert got[0] == b"a line\n"
+        assert not any(got[1:])
+    thread.join()
