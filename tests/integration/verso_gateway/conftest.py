@@ -267,8 +267,8 @@ def _at_work(url: str) -> Iterator[FakeWorker]:
         ledger.close()
 
 
-def note_serving(worker: FakeWorker) -> None:
-    """Say what a worker serves, as a real one does."""
+def note_serving(worker: FakeWorker, *additional: dict[str, object]) -> None:
+    """Say what a worker serves, as a real one does, with artifacts of other spaces."""
     states = {"pairs": "score", "alike": "score", "kinds": "classify"}
     heads = [
         {"name": name, "stable": {"version": "0" * 16, "task": task, "space": "5p4c3"}}
@@ -277,7 +277,8 @@ def note_serving(worker: FakeWorker) -> None:
     encoder = {"dim": DIM, "max_tokens": 256, "pooling": "mean", "precision": "float32"}
     encoder |= {"threads": 2, "batch_tokens": 512, "batch_rows": 64}
     stable = {"name": "minilm", "space": "5p4c3", "codec": "c0d3c"}
-    state = {"encoder": encoder, "artifact": {"stable": stable, "canary": None}, "heads": heads}
+    artifact = {"stable": stable, "canary": None, "additional": list(additional)}
+    state = {"encoder": encoder, "artifact": artifact, "heads": heads}
     worker.ledger.liveness.note_serving("w", state)
     worker.ledger.liveness.note_worker("w")
 

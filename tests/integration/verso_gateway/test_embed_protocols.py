@@ -44,6 +44,19 @@ def test_cohere_has_a_vector_of_each_text_in_each_type(client: httpx2.Client) ->
     assert made["int8"] == [[round(100 * v) for v in expected(text)] for text in TEXTS]
 
 
+def test_codes_of_int8_have_the_scale_of_the_encoder_that_was_asked_for(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    own = {"name": "short", "space": "0ther", "codec": "c0", "dim": DIM, "int8_scale": 50.0}
+    note_serving(worker, own)
+    for path in ("/v2/embed", "/cohere/v2/embed"):
+        body = {"model": "short", "texts": TEXTS, "embedding_types": ["int8"], "truncate": "END"}
+        answer = client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        made = answer.json()["embeddings"]
+        assert made["int8"] == [[round(50 * v) for v in expected(text)] for text in TEXTS]
+
+
 def test_codes_of_int8_stay_in_their_range() -> None:
     vectors = [struct.pack("<3f", -9.0, 0.004, 9.0)]
     assert embeddings_of(vectors, ["int8"], int8_scale=100.0) == {"int8": [[-127, 0, 127]]}

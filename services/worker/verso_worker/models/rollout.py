@@ -55,10 +55,11 @@ class _Taken:
     name: str
     model: Model
 
-    def public(self) -> dict[str, str | int]:
+    def public(self) -> dict[str, str | float]:
         model = self.model
         return {
-            "name": self.name, "space": model.space, "codec": model.codec, "dim": model.dim
+            "name": self.name, "space": model.space, "codec": model.codec, "dim": model.dim,
+            "int8_scale": model.int8_scale,
         }  # fmt: skip
 
 
@@ -318,7 +319,7 @@ class RegistryWatcher:
             by_name={one.name: one.model.codec for one in named},
         )
 
-    def _public(self, channel: Channel) -> dict[str, str | int] | None:
+    def _public(self, channel: Channel) -> dict[str, str | float] | None:
         taken = self._taken.get(channel)
         return None if taken is None else taken.public()
 

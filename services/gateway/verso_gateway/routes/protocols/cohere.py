@@ -14,7 +14,6 @@ from starlette.responses import Response
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import guarded
 from verso_gateway.bodies import reading
-from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.protocols import COHERE_PATH
 from verso_gateway.protocols.cohere import (
     CohereEmbedRequest,
@@ -26,7 +25,7 @@ from verso_gateway.protocols.cohere import (
     meta,
 )
 from verso_gateway.routes.protocols import served
-from verso_gateway.routes.protocols.served import Vectors
+from verso_gateway.routes.protocols.served import Encoder, Vectors
 
 router = guarded("cohere")
 
@@ -42,17 +41,17 @@ router = guarded("cohere")
 async def embed(request: Request) -> Response:
     """Turn texts into vectors, in the shape of Cohere's API."""
     checked = await reading.read(request, CohereEmbedRequest)
-    vectors = await _embedded(request, checked)
-    return await _by_type(request, checked, vectors, version="2")
+    encoder, vectors = await _embedded(request, checked)
+    return _by_type(checked, vectors, encoder, version="2")
 
 
 @router.post(f"{COHERE_PATH}/v1/embed", name="cohere_embed", include_in_schema=False)
 async def embed_v1(request: Request) -> Response:
     """Turn texts into vectors, in the shape of the first version of Cohere's API."""
     checked = await reading.read(request, CohereEmbedRequest)
-    vectors = await _embedded(request, checked)
+    encoder, vectors = await _embedded(request, checked)
     if checked.embedding_types is not None:
-        return await _by_type(request, checked, vectors, version="1")
+        return _by_type(checked, vectors, encoder, version="1")
     about = _about(checked, vectors, version="1")
     own = {
         "response_type": "embeddings_floats",
@@ -93,7 +92,7 @@ async def rerank(request: Request) -> Response:
     return responses.json_response(content, headers=fields)
 
 
-async def _embedded(request: Request, checked: CohereEmbedRequest) -> Vectors:
+async def _embedded(request: Request, checked: CohereEmbedRequest) -> tuple[Encoder, Vectors]:
     encoder = await served.encoder_of(request, checked.model)
     if checked.output_dimension is not None:
         dimensions = checked.output_dimension
@@ -102,18 +101,17 @@ async def _embedded(request: Request, checked: CohereEmbedRequest) -> Vectors:
     if checked.truncate in ("NONE", "START"):
         key = "inputs" if checked.texts is None else "texts"
         served.check_whole(request, vectors, key=key)
-    return vectors
+    return encoder, vectors
 
 
-async def _by_type(
-    request: Request, checked: CohereEmbedRequest, vectors: Vectors, *, version: str
+def _by_type(
+    checked: CohereEmbedRequest, vectors: Vectors, encoder: Encoder, *, version: str
 ) -> Response:
-    default = await context_of(request).collections.get(DEFAULT)
     types = checked.embedding_types or ["float"]
     found = [item.vector for item in vectors.items]
     own = {
         "response_type": "embeddings_by_type",
-        "embeddings": embeddings_of(found, types, int8_scale=default.int8_scale),
+        "embeddings": embeddings_of(found, types, int8_scale=encoder.int8_scale),
     }
     about = _about(checked, vectors, version=version)
     return responses.json_response(about | own, headers=_timing(vectors))

@@ -40,12 +40,14 @@ class Encoder:
         name: of the model in the protocol.
         space: of its vectors.
         dim: of its vectors.
+        int8_scale: of its vectors as codes.
         artifact: what jobs name it by; None is the stable one.
     """
 
     name: str
     space: str
     dim: int
+    int8_scale: float
     artifact: str | None = None
 
 
@@ -95,11 +97,13 @@ async def encoders(request: Request) -> dict[str, Encoder]:
         if stable is not None and stable["space"] == default.space:
             names.append(stable["name"])
         for one in artifact.get("additional", ()):
+            scale = one.get("int8_scale", default.int8_scale)  # an older worker does not say
             others += [
-                Encoder(name, one["space"], one["dim"], artifact=one["name"])
+                Encoder(name, one["space"], one["dim"], scale, artifact=one["name"])
                 for name in (one["name"], one["space"])
             ]
-    found = {name: Encoder(name, default.space, default.dim) for name in names}
+    own = default.space, default.dim, default.int8_scale
+    found = {name: Encoder(name, *own) for name in names}
     return {one.name: one for one in others} | found
 
 
