@@ -32,7 +32,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     hookitem    {token}              hash: one message: webhook, job, state, attempts
     hookdead    -                    sorted set: messages that were tried too often, by time
     totals      -                    hash: counters since the ledger was made
-    health      -                    hash: last real embed, heartbeats of workers and trainers
+    health      -                    hash: last real embed, reap, heartbeats of workers and trainers
     serving     -                    hash: worker -> what it serves, JSON
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events; with the end

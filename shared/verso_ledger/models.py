@@ -26,6 +26,9 @@ class Policy:
     """Wait before the next attempt, by the number of crashes so far."""
     max_delay_ms: int = 30_000
     """Longest wait after a retryable error; the delay asked for doubles with every error."""
+    set_back_ms: int = 60_000
+    """A server's clock that was set back by more takes with it what waits for a time. By less it
+    only makes leases longer; longer than most leases, so that it ends none that is renewed."""
     keep_s: int = 24 * 3600
     """How long slices stay after their end, seconds."""
     dead_keep_s: int = 7 * 24 * 3600

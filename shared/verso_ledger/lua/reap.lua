@@ -1,6 +1,46 @@
 -- Takes back slices whose lease ran out, expires jobs, and tidies. ARGV: n, then the queues. Returns queue, due slices, ...
 local n = tonumber(ARGV[1])
 local counts = {}
+
+-- Brings what waits for a time back by as much as the server's clock was set back: else a dead worker's lease ran on until
+-- the clock is where it was. `from` is when this step last ran, and took all that was due by then; of times before it,
+-- nobody knows by which clock they were noted.
+local function follow_clock(from, last)
+  local waiting = { K.deadlines, K.drop, K.gc, K.hooks, K.staged }
+  for i = 2, #ARGV do
+    waiting[#waiting + 1] = K.leased .. ARGV[i]
+    waiting[#waiting + 1] = K.ready .. ARGV[i]
+  end
+  for _, name in ipairs(waiting) do
+    local rows = redis.call('ZRANGEBYSCORE', name, '(' .. string.format('%.0f', from), '+inf', 'WITHSCORES')
+    for i = 1, #rows, 2 do
+      redis.call('ZADD', name, math.max(now, tonumber(rows[i + 1]) - last + now), rows[i])
+    end
+  end
+end
+
+local signs = redis.call('HGETALL', K.health)
+local from, last = nil, now
+for i = 1, #signs, 2 do
+  local at = tonumber(signs[i + 1])
+  last = math.max(last, at)
+  if signs[i] == 'reap' then from = at end
+end
+local set_back = last - now > P.set_back_ms
+if set_back then
+  -- Earlier releases noted heartbeats only, and this step ran every second.
+  follow_clock(from and from > now and from or last - 2000, last)
+end
+for i = 1, #signs, 2 do
+  local at = tonumber(signs[i + 1])
+  if set_back and at > now then
+    redis.call('HSET', K.health, signs[i], now)
+  elseif string.sub(signs[i], 1, 5) == 'beat:' and at < now - 3600000 then
+    redis.call('HDEL', K.health, signs[i]) -- a worker that was killed did not sign off
+  end
+end
+redis.call('HSET', K.health, 'reap', now)
+
 for i = 2, #ARGV do
   local queue = ARGV[i]
   for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.leased .. queue, '-inf', now, 'LIMIT', 0, n)) do
@@ -51,14 +91,6 @@ end
 
 end_reservations(n)
 redis.call('ZREMRANGEBYSCORE', K.hookdead, '-inf', now - P.dead_keep_s * 1000)
-
--- A worker that was killed did not sign off; its last heartbeat is removed after an hour.
-local signs = redis.call('HGETALL', K.health)
-for i = 1, #signs, 2 do
-  if string.sub(signs[i], 1, 5) == 'beat:' and tonumber(signs[i + 1]) < now - 3600000 then
-    redis.call('HDEL', K.health, signs[i])
-  end
-end
 
 -- The lists of jobs: a page of each tenant's at a time loses what has expired.
 for _, tenant in ipairs(redis.call('SMEMBERS', K.tenants)) do
