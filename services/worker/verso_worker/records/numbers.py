@@ -27,6 +27,18 @@ def kept_number(value: float) -> float:
     return value
 
 
+def alike(value: float) -> tuple[float, float]:
+    """Return bounds of what an engine may hold for a number: the first one, and one above all.
+
+    An earlier release gave it the number itself, which may come back as the one next to it.
+    """
+    low = kept_number(_stepped(value, -math.inf))
+    high = above = _stepped(value, math.inf)
+    while kept_number(above) <= high:
+        above = math.nextafter(above, math.inf)
+    return low, above
+
+
 def neighbours(payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the payloads that an engine may have been given, if it gave back this one.
 
@@ -42,6 +54,11 @@ def neighbours(payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for turned in product(*map(_around, values)):
         found = {**payload, "m": {**metadata, **dict(zip(names, turned, strict=False))}}
         yield found if time is None else {**found, "t": turned[-1]}
+
+
+def _stepped(value: float, towards: float) -> float:
+    """Return the number two steps away: it may be changed when it is put and when it is read."""
+    return math.nextafter(math.nextafter(value, towards), towards)
 
 
 def _around(value: float) -> tuple[float, float, float]:

@@ -45,12 +45,12 @@ from verso_core.jobs.documents import (
 )
 from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
 from verso_core.texts import Metadata, values_of
-from verso_worker.records.numbers import kept_number
+from verso_worker.records.numbers import alike
 from verso_worker.records.points import Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules import located
 from verso_worker.rules.facets import FieldValues
-from verso_worker.rules.ingest import Source
+from verso_worker.rules.ingest import Source, as_written
 from verso_worker.rules.ports.outcome import Delete, OnProgress, SliceOutcome, Write, no_progress
 from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
 from verso_worker.rules.reader import Chunk, Reader
@@ -406,14 +406,14 @@ class _Pages:
 
     def _by_time(self, page_end: PageEnd | None) -> list[Match]:
         found: list[Match] = []
-        start: float | None = None
-        where = self._asked.filter
+        edge: tuple[float, float] | None = None
         if page_end is not None:  # documents of the same time may come behind it
-            end, start = page_end.time or 0.0, kept_number(page_end.time or 0.0)
-            here = self._of_time(start)
+            end = page_end.time or 0.0
+            edge = alike(end)
+            here = self._of_times(*edge)
             found += [one for one in here if self._behind(_by_time(one), (end, page_end.id))]
         while len(found) < self._wanted:
-            beyond = where if start is None else _both(where, self._beyond(start))
+            start, beyond = self._beyond(edge)
             fetch = self._wanted - len(found) + PAGE
             rows = self._matching.vectors.by_time(
                 self._collection.name,
@@ -422,27 +422,41 @@ class _Pages:
                 limit=fetch,
                 where=beyond,
             )
-            last = kept_number(rows[-1][1]["t"]) if len(rows) == fetch else None
-            whole = [row for row in rows if kept_number(row[1]["t"]) != last]
-            found += self._sorted(self._matching.live(self._collection, whole))
-            if last is None:
+            whole = self._as_written(self._matching.live(self._collection, rows))
+            if len(rows) < fetch:
+                found += self._sorted(whole)
                 break
-            found += self._of_time(last)
-            start = last
+            low, above = edge = alike(rows[-1][1]["t"])
+            found += self._sorted([one for one in whole if not low <= (one.time or 0.0) < above])
+            known = {one.id for one in found}
+            found += [one for one in self._of_times(low, above) if one.id not in known]
         return found[: self._wanted]
 
-    def _of_time(self, time: float) -> list[Match]:
-        where = _both(self._asked.filter, Filter(field="time", eq=time))
-        pages = self._matching.scan(self._collection, where)
-        return self._sorted([one for page in pages for one in page])
+    def _of_times(self, low: float, above: float) -> list[Match]:
+        between = Filter(field="time", gte=low, lt=above)
+        pages = self._matching.scan(self._collection, _both(self._asked.filter, between))
+        return self._sorted([one for page in pages for one in self._as_written(page)])
+
+    def _as_written(self, rows: Sequence[Match]) -> list[Match]:
+        """Return rows with the times that were given, where the store gives back others."""
+        key = bytes.fromhex(self._collection.checksum_key)
+        written = (as_written(dict(one.payload), one.entry, key=key) for one in rows)
+        return [
+            replace(one, payload=payload or one.payload)
+            for one, payload in zip(rows, written, strict=True)
+        ]
 
     def _sorted(self, rows: list[Match]) -> list[Match]:
         return sorted(rows, key=_by_time, reverse=self._asked.descending)
 
-    def _beyond(self, time: float) -> Filter:
+    def _beyond(self, edge: tuple[float, float] | None) -> tuple[float | None, Filter | None]:
+        """Return where the store goes on behind such times, and what passes there."""
+        where = self._asked.filter
+        if edge is None:
+            return None, where
         if self._asked.descending:
-            return Filter(field="time", lt=time)
-        return Filter(field="time", gt=time)
+            return edge[0], _both(where, Filter(field="time", lt=edge[0]))
+        return edge[1], _both(where, Filter(field="time", gte=edge[1]))
 
     def _behind(self, key: _Key, other: _Key) -> bool:
         return key < other if self._asked.descending else key > other

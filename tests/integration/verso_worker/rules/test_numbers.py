@@ -12,6 +12,7 @@ from tests.wire import Item
 
 from verso_core.jobs import Kind, Status
 from verso_worker.records import points
+from verso_worker.rules import matching
 
 COUNT = 64
 
@@ -37,15 +38,17 @@ def fill(stores: Stores) -> None:
 
 def rows(stores: Stores, **asked: Any) -> list[tuple[str, float, float]]:
     """Return all rows of a list, page by page."""
-    found, cursor = [], None
-    while True:
+    found: list[tuple[str, float, float]] = []
+    cursor = None
+    while len(found) <= COUNT:
         params = {"collection": "default", "limit": 7, **asked, "cursor": cursor}
         _, [result] = stores.do(Kind.LIST, params, [Item({})])
         page = result.items[0]
         found += [(one["id"], one["metadata"]["x"], one["time"]) for one in page["documents"]]
         cursor = page.get("next_cursor")
         if cursor is None:
-            return found
+            break
+    return found
 
 
 def test_documents_are_sound_and_have_their_numbers(stores: Stores) -> None:
@@ -72,3 +75,19 @@ def test_what_an_earlier_release_wrote_is_repaired(
     assert found["repaired"] > 0
     assert rows(stores) == expected
     assert stores.scrub()["sound"] == COUNT
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_a_list_by_time_has_each_document_of_an_earlier_release_once(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, limit: int, descending: bool
+) -> None:
+    """Its index goes by the times that were given, and not by those that it gives back."""
+    monkeypatch.setattr(matching, "PAGE", 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(points, "kept_number", lambda value: value)
+        fill(stores)
+    expected = [(name, time) for name, (_, time) in documents().items()]
+    found = rows(stores, order="time", descending=descending, limit=limit)
+    times = [(name, time) for name, _, time in found]
+    assert times == (expected[::-1] if descending else expected)
