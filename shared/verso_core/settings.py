@@ -130,7 +130,7 @@ class BrokerSettings(LedgerSettings):
     )
 
 
-def read_settings(kind: Callable[..., _Settings], **given: str) -> _Settings:
+def read_settings(kind: Callable[..., _Settings], **given: str | Path | None) -> _Settings:
     """Return settings of the environment.
 
     Args:

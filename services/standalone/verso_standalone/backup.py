@@ -31,7 +31,7 @@ from verso_core.backup import (
     Backup,
 )
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
-from verso_core.settings import HOME_LEDGER
+from verso_core.settings import HOME_LEDGER, read_settings
 from verso_core.supervise import Process
 from verso_ledger import Ledger
 from verso_ledger.epoch import Epoch
@@ -97,7 +97,9 @@ def restore(source: Path, data: Path) -> Backup:
     shutil.rmtree(draft.root, ignore_errors=True)
     try:
         draft.prepare()
-        settings = WorkerSettings(data=draft.root)  # those that the platform will have
+        settings = read_settings(
+            WorkerSettings, data=draft.root
+        )  # those that the platform will have
         with _others(source, settings) as others:
             for name in (HOME_LEDGER, *others):
                 copy_objects(
@@ -168,7 +170,7 @@ def _settings(folder: DataFolder, url: str) -> WorkerSettings:
     This process may have been started without the environment of the platform.
     """
     given = {**folder.stores(), "redis_url": url, "data": folder.root}
-    return WorkerSettings.model_validate(given)
+    return read_settings(WorkerSettings, **given)
 
 
 def read_back(

@@ -23,18 +23,23 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verso_core import files
 from verso_core.api_keys import FILE_NAME
-from verso_core.errors import Unavailable
+from verso_core.errors import RequestInvalid, Unavailable
 
 _STORES_NAME = "stores.json"
+_SECRET = re.compile(r"[\w.~-]+", re.ASCII)
+"""What is a password in an address and in a line of Valkey's settings as it is."""
 LONGEST_SOCKET_PATH = 100
 """Bytes; Linux takes 107 and macOS 103 in ``sockaddr_un``, both without the closing zero."""
 
@@ -78,11 +83,20 @@ class DataFolder:
         files.replace(self.root / _STORES_NAME, json.dumps(named).encode(), mode=0o600)
 
     def stores(self) -> dict[str, str | None]:
-        """Return the settings that the last start has noted; none of an earlier version."""
+        """Return the settings that the last start has noted; none of an earlier version.
+
+        Raises:
+            RequestInvalid: the file is damaged.
+        """
+        path = self.root / _STORES_NAME
         try:
-            named: dict[str, str | None] = json.loads((self.root / _STORES_NAME).read_bytes())
+            named: Any = json.loads(path.read_bytes())
         except FileNotFoundError:
             return {}
+        except ValueError:
+            named = None
+        if not isinstance(named, dict):
+            raise _damaged(path, "JSON", remedy="`verso up` writes it again")
         return named
 
     def prepare(self) -> None:
@@ -100,10 +114,17 @@ class DataFolder:
         return self.logs / f"{process}.log"
 
     def secret(self) -> str:
-        """Return the password of this folder's Valkey; the first call generates it."""
+        """Return the password of this folder's Valkey; the first call generates it.
+
+        Raises:
+            RequestInvalid: the file is damaged.
+        """
         path = self.root / "secret"
         with contextlib.suppress(FileNotFoundError):
-            if kept := path.read_text(encoding="ascii").strip():
+            if kept := path.read_text(encoding="ascii", errors="replace").strip():
+                if _SECRET.fullmatch(kept) is None:
+                    remedy = "stop the platform and remove the file; `verso up` makes another one"
+                    raise _damaged(path, "a password", remedy=remedy)
                 return kept
         # Also in place of an empty one: Valkey is told the password at each start.
         made = secrets.token_hex(32)
@@ -111,13 +132,21 @@ class DataFolder:
         return made
 
     def valkey_port(self) -> int | None:
-        """Return the port of the last start of this folder's Valkey; None before any start."""
+        """Return the port of the last start of this folder's Valkey; None before any start.
+
+        Raises:
+            RequestInvalid: the file is damaged.
+        """
+        path = self.valkey / "valkey.conf"
         try:
-            path = self.valkey / "valkey.conf"
             words = path.read_text(encoding="utf-8", errors="surrogateescape").split()
         except FileNotFoundError:
             return None
-        return int(words[words.index("port") + 1])
+        try:
+            return int(words[words.index("port") + 1])
+        except (ValueError, IndexError):
+            remedy = "a start of `verso up` writes it again"
+            raise _damaged(path, "a line with a port", remedy=remedy) from None
 
     def run_folder(self) -> Path:
         """Return a folder for Unix sockets: below the data folder unless its path is too long."""
@@ -125,17 +154,27 @@ class DataFolder:
         if len(os.fsencode(near)) + 32 <= LONGEST_SOCKET_PATH:
             near.mkdir(mode=0o700, exist_ok=True)
             return near
-        named = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
-        # after `su`, it may name another user's folder, or one that is not there
-        usable = named.is_absolute() and os.access(named, os.W_OK | os.X_OK)
-        parent = named if usable else Path(tempfile.gettempdir())
-        name = hashlib.blake2b(os.fsencode(self.root), digest_size=6).hexdigest()
-        far = parent / f"verso-{os.getuid()}-{name}"
+        far = self._far_run_folder()
         far.mkdir(mode=0o700, exist_ok=True)
         if far.stat().st_uid != os.getuid() or far.is_symlink():
             raise Unavailable(f"expected {far} to be this user's own folder")
         far.chmod(0o700)
         return far
+
+    def remove_far_run_folder(self) -> None:
+        """Remove the folder for sockets, if it is not below the data folder; none is in use."""
+        far = self._far_run_folder()
+        with contextlib.suppress(OSError):
+            if far.stat().st_uid == os.getuid() and not far.is_symlink():
+                shutil.rmtree(far)
+
+    def _far_run_folder(self) -> Path:
+        named = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+        # after `su`, it may name another user's folder, or one that is not there
+        usable = named.is_absolute() and os.access(named, os.W_OK | os.X_OK)
+        parent = named if usable else Path(tempfile.gettempdir())
+        name = hashlib.blake2b(os.fsencode(self.root), digest_size=6).hexdigest()
+        return parent / f"verso-{os.getuid()}-{name}"
 
     def lock(self, *, wait_s: float = 5.0) -> int:
         """Take the folder's lock.
@@ -166,3 +205,7 @@ class DataFolder:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
             return descriptor
+
+
+def _damaged(path: Path, expected: str, *, remedy: str) -> RequestInvalid:
+    return RequestInvalid(f"expected {expected} in {path}, which is damaged: {remedy}")

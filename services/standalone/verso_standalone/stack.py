@@ -213,6 +213,7 @@ class Stack:
         self._rotation.stop()
         self._client.close()
         if self._lock is not None:
+            self.folder.remove_far_run_folder()
             os.close(self._lock)
             self._lock = None
 

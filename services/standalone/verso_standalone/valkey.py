@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from verso_core import files
 from verso_core.errors import Unavailable
 
 PROGRAMS = ("valkey-server", "redis-server")
@@ -78,9 +79,7 @@ class Valkey:
         text = _SETTINGS.format(
             host=LOOPBACK, port=self.port, password=self.password, folder=_quoted(self.folder)
         )
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        files.replace(path, text.encode("utf-8", errors="surrogateescape"), mode=0o600)
         return [str(self.program), str(path)]
 
     def url(self, database: int) -> str:

@@ -56,3 +56,13 @@ def test_the_commands_are_found_by_the_names_that_the_package_declares() -> None
     for name, function in (("up", up), ("demo", demo)):
         entry = EntryPoint(name, f"verso_standalone.commands:{name}", PLUGINS)
         assert entry.load() is function
+
+
+def test_ledger_names_a_damaged_file_of_the_data_folder(runner: CliRunner, tmp_path: Path) -> None:
+    """A power cut left it empty, where it was written in place."""
+    (tmp_path / "valkey").mkdir()
+    (tmp_path / "valkey" / "valkey.conf").touch()
+    result = runner.invoke(app, ["ledger", "--data", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.startswith("request_invalid: expected ")
+    assert "valkey.conf" in result.output.replace("\n", "")

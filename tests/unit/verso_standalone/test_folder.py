@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from verso_core.errors import Unavailable
+from verso_core.errors import RequestInvalid, Unavailable
 from verso_standalone.folder import LONGEST_SOCKET_PATH, DataFolder
 from verso_standalone.valkey import Valkey
 
@@ -58,6 +58,42 @@ def test_sockets_get_a_short_path_of_their_own_when_the_data_folder_has_a_long_o
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert long.run_folder() == run
     run.rmdir()
+
+
+def test_sockets_elsewhere_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    long = DataFolder(tmp_path / ("d" * 120))
+    run = long.run_folder()
+    (run / "vectors.sock").touch()
+    long.remove_far_run_folder()
+    long.remove_far_run_folder()
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"port", b"port x", b"\xff\0"])
+def test_damaged_settings_of_valkey_are_named(folder: DataFolder, content: bytes) -> None:
+    path = folder.valkey / "valkey.conf"
+    path.write_bytes(content)
+    with pytest.raises(RequestInvalid, match=rf"{path}.*`verso up` writes it again"):
+        folder.valkey_port()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
+def test_damaged_notes_of_the_stores_are_named(folder: DataFolder, content: bytes) -> None:
+    path = folder.root / "stores.json"
+    path.write_bytes(content)
+    with pytest.raises(RequestInvalid, match=rf"{path}.*`verso up` writes it again"):
+        folder.stores()
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"two words", b"a\nb", b"a/b@c", b"\0"])
+def test_a_damaged_secret_is_named_and_not_shown(folder: DataFolder, content: bytes) -> None:
+    path = folder.root / "secret"
+    path.write_bytes(content)
+    with pytest.raises(RequestInvalid, match=rf"password in {path}.*remove the file"):
+        folder.secret()
 
 
 @pytest.mark.parametrize("named", ["/no/such/folder", "", "relative"])
