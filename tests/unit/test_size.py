@@ -30,8 +30,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # and lists by time of partitions by time, each with a place of its own
     "services/gateway/verso_gateway": 17_680,
     # with cold storage that moves, ledgers that go back, and numbers that engines change,
-    # errors that name settings as requests do, and beginnings of texts that are cut as stored
-    "services/worker/verso_worker": 32_850,
+    # errors that name settings as requests do, beginnings of texts that are cut as stored, and
+    # records that say whose they are
+    "services/worker/verso_worker": 32_950,
     "services/keeper/verso_keeper": 2_820,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,
     # with thresholds of answers that hold where documents are drawn

@@ -111,6 +111,25 @@ def test_a_record_that_does_not_read_back_withdraws_the_canary_that_wrote_it(
     assert place.stores.read(*TEXTS) == list(TEXTS.values())
 
 
+def test_a_record_of_the_stable_artifact_that_does_not_read_back_withdraws_no_canary(
+    place: Place,
+) -> None:
+    """The canary came after the ingest, or left it to the stable artifact as it failed itself."""
+    registry.rollback(place.models)
+    place.watcher.step()
+    assert place.stores.ingest(TEXTS) is Status.SUCCEEDED
+    assert {record.slot for record in place.stores.entry("line/11").records} == {0}
+    place.stores.alter("line/11", garble)
+    registry.assign(place.models, Channel.CANARY, "next", share=1.0)
+    place.watcher.step()
+    place.verify()
+    assert registry.read(place.models).canary == "next"
+    trial = place.watcher.trial()
+    assert trial is not None
+    assert place.comparisons.described(trial)["read_back"] == 0
+    assert place.stores.read(*TEXTS) == list(TEXTS.values())
+
+
 def test_of_a_canarys_ingest_both_versions_code_some_chunks_and_one_stores_them(
     place: Place,
 ) -> None:

@@ -253,15 +253,11 @@ class Executor:
             self._ledger.leases.release(lease, delay_s=_RETRY_S)
             return "retried"
         self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
-        canary = self._canary
-        written_by = None if canary is None else canary.pipeline(lease.job_id)
-        if canary is not None and written_by is not None:
-            canary.read_back(len(verdict.sound))
+        if self._canary is not None:
+            self._canary.verified(verdict, job_id=lease.job_id)
         if not verdict.rewritten:
             return "verified"
         _log.error("records did not read back", extra={"count": len(verdict.rewritten)})
-        if canary is not None and written_by is not None:
-            canary.misread(len(verdict.rewritten))
         return "rewritten"
 
     def _return(self, lease: Lease, error: Exception) -> str:

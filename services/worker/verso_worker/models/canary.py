@@ -33,7 +33,7 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.comparison import Comparisons, Pair
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports.models import Models, StableRun
-from verso_worker.rules.ports.outcome import SliceOutcome
+from verso_worker.rules.ports.outcome import SliceOutcome, Verdict
 
 MOST_FAILURES = 2
 """Number of failures that may be chance."""
@@ -122,12 +122,14 @@ class ArtifactCanary:
         models = self._models.canary(job_id)
         if models is None:
             return None
-        codec, trial = models.current().codec, self._trial()
-        tries = self._tries
+        self._note_trial(models.current().codec)
+        return self._make(models)
+
+    def _note_trial(self, codec: str) -> None:
+        tries, trial = self._tries, self._trial()
         with tries.lock:
             if (codec, trial) != (tries.codec, tries.trial):
                 tries.codec, tries.trial, tries.passed, tries.failed = codec, trial, 0, 0
-        return self._make(models)
 
     def run(
         self,
@@ -188,10 +190,22 @@ class ArtifactCanary:
             seconds = {"canary_s": pair.canary_s, "stable_s": pair.stable_s}
             self._comparisons.add_seconds(trial, **seconds, texts=pair.canary)
 
-    def read_back(self, count: int) -> None:
-        """Count records of the canary that read back."""
+    def verified(self, verdict: Verdict, *, job_id: str) -> None:
+        """Count records of the canary that read back; withdraw it for those that did not.
+
+        A job of its share may have been written by the stable artifact: before the canary came, or
+        because the canary failed, or by a verify.
+        """
+        models = self._models.canary(job_id)
+        if models is None:
+            return
+        codec = models.current().codec
+        own = {document for document, writer in verdict.written_by.items() if writer == codec}
         if self._comparisons is not None and (trial := self._trial()) is not None:
-            self._comparisons.add(trial, {"read_back": count})
+            self._comparisons.add(trial, {"read_back": len(own.intersection(verdict.sound))})
+        if misread := len(own.intersection(write.document for write in verdict.rewritten)):
+            self._note_trial(codec)
+            self.misread(misread)
 
     def passed(self) -> None:
         """Count a slice that succeeded with the canary."""

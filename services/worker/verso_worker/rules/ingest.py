@@ -289,6 +289,7 @@ class Ingest:
         sound, broken = [], []
         read: list[Entry] = []
         unread: list[Entry] = []
+        written_by: dict[str, str] = {}
         for document, item in given.items():
             entry = live.get(document)
             if entry is None or (isinstance(entry, Entry) and _newer(entry, seq)):
@@ -303,13 +304,14 @@ class Ingest:
                 broken.append(Source.of(item))
             if isinstance(entry, Entry) and whole:
                 sink.append(entry)
+                written_by[document] = writer_of(entry, collection)
         self.generations.verified(collection, read, unread)
         own = self._own(broken, collection, seq=seq)
         rewritten = []
         for source in broken:
             write = self.rewrite(source, collection, seq=seq)
             rewritten.append(replace(write, over=own.get(write.document, b"")))
-        return Verdict(sound, rewritten, collection.name)
+        return Verdict(sound, rewritten, collection.name, written_by=written_by)
 
     def _own(
         self, broken: Sequence[Source], collection: Collection, *, seq: int
@@ -391,6 +393,12 @@ def _by_draft(drafts: Sequence[_Draft], records: Sequence[Record]) -> list[Seque
 def _newer(entry: Entry, seq: int) -> bool:
     """Whether an entry is of a later write."""
     return entry.seq > seq and not entry.damaged
+
+
+def writer_of(entry: Entry, collection: Collection) -> str:
+    """Return the codec of the artifact that wrote an entry's records; empty if it is not known."""
+    slot = entry.records[0].slot
+    return collection.artifacts[slot] if collection.uses_slot(slot) else ""
 
 
 def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bool:

@@ -76,3 +76,5 @@ class Verdict:
     """Own name of the documents' collection."""
     lines: tuple[str, str, int] | None = None
     """Own name and uid of a log collection, and how many of its lines read back."""
+    written_by: dict[str, str] = field(default_factory=dict)
+    """Codec of the artifact that wrote a document's records, where its entry is whole."""

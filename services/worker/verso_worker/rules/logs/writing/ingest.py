@@ -41,7 +41,7 @@ from verso_core.texts import Metadata, check_metadata
 from verso_worker.records import line_arrays
 from verso_worker.records.outputs import Timings
 from verso_worker.records.segments import RECORDS, TimeSource, set_bits
-from verso_worker.rules.ingest import Ingest, Source
+from verso_worker.rules.ingest import Ingest, Source, writer_of
 from verso_worker.rules.logs.bodies import TIME_PATTERN
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
@@ -182,10 +182,8 @@ class LogIngest:
         with suppress(RecordCorrupt, ObjectsUnavailable):
             self.management.merge_stream(log, params.stream, at=item.first + item.count - 1)
         documents = self._documents(log, params, item, payload)
-        sound, rewritten = self._verify_records(documents, collection, seq=seq)
-        return Verdict(
-            sound, rewritten, collection.name, lines=(collection.name, log.uid, item.count)
-        )
+        verdict = self._verify_records(documents, collection, seq=seq)
+        return replace(verdict, lines=(collection.name, log.uid, item.count))
 
     def _parse(
         self, lines: Lines, log: LogCollection, params: IngestLinesParams
@@ -380,21 +378,23 @@ class LogIngest:
 
     def _verify_records(
         self, documents: Mapping[str, Source], collection: Collection, *, seq: int
-    ) -> tuple[list[str], list[Write]]:
+    ) -> Verdict:
+        verdict = Verdict([], [], collection.name)
         if not documents:
-            return [], []
+            return verdict
         texts = self.reader.texts(collection, list(documents), use_kept=False)
         live = self.reader.live(collection, documents)
-        sound, rewritten = [], []
         for name, source in documents.items():
             entry, found = live.get(name), texts[name]
             if entry is None:
                 continue  # deleted
+            if isinstance(entry, Entry) and not entry.damaged:
+                verdict.written_by[name] = writer_of(entry, collection)
             if isinstance(entry, Entry) and isinstance(found, tuple) and found[1] == source.text:
-                sound.append(name)
+                verdict.sound.append(name)
             else:
-                rewritten.append(self.records.rewrite(source, collection, seq=seq))
-        return sound, rewritten
+                verdict.rewritten.append(self.records.rewrite(source, collection, seq=seq))
+        return verdict
 
 
 def _sources(
