@@ -106,11 +106,12 @@ def _list_tokens(
         begin, end = lines.begins[line], lines.ends[line]
         done: Int = begin
         for slot in range(slot_bounds[line], slot_bounds[line + 1]):
-            at: Int = slots.begins[slot]
-            if slots.kinds[slot] == TIME or at < done:
+            if slots.kinds[slot] == TIME:
                 continue
-            stop = at + slots.widths[slot]
-            # A value may be several tokens: MAC addresses have colons, other words may too.
+            stop = slots.begins[slot] + slots.widths[slot]
+            # A value may be several tokens: MAC addresses have colons, other words may too. The
+            # first of them may be listed already, with a value before it.
+            at: Int = max(slots.begins[slot], done)
             while at < stop:
                 if not _KINDS[data[at]]:
                     at += 1

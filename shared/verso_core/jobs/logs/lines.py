@@ -39,8 +39,8 @@ PAGE_BYTES = 4 << 20
 """Bytes of text in one page of lines, about."""
 MAX_AROUND = 100
 """Most lines before a line, and after it, that a query shows."""
-MAX_CURSOR = 65_536
-"""Most characters of a cursor."""
+MAX_CURSOR = 786_432
+"""Most characters of a cursor that a caller sends: of a list that has come to 45,000 streams."""
 PAGE_AROUND = 200
 """Lines in one page with others around each."""
 MAX_LABELS = 32
@@ -228,9 +228,11 @@ class LinesParams(LinesOptions):
     """A page of the lines of a collection; their times are in [``start_ns``, ``end_ns``).
 
     ``template``: only of the statement whose template this is, as partitions are asked.
+    ``cursor``: of any length, as a list of all lines goes on by itself.
     """
 
     collection: str
+    cursor: str | None = None
     template: str | None = None
     start_ns: int | None = None
     end_ns: int | None = None

@@ -83,9 +83,9 @@ def ingest(
     return [Result.unpack(Kind.INGEST_LINES, data or b"").only.public() for data in frames]
 
 
-def query(logs: Stores, **asked: Any) -> list[LinesPage]:
-    """Return all pages of a query."""
-    pages: list[LinesPage] = []
+def query(logs: Stores, *, pages: int = 1 << 30, **asked: Any) -> list[LinesPage]:
+    """Return the first pages of a query, all unless ``pages`` says how many."""
+    found: list[LinesPage] = []
     cursor = None
     while True:
         params = {"collection": NAME, "limit": 0, "raw": True, **asked, "cursor": cursor}
@@ -100,10 +100,10 @@ def query(logs: Stores, **asked: Any) -> list[LinesPage]:
         data = logs.ledger.jobs.result(accepted.job_id, 0)
         assert data is not None, logs.ledger.jobs.get(accepted.job_id).error
         page: LinesPage = Result.unpack(Kind.LINES, data).only
-        pages.append(page)
+        found.append(page)
         cursor = page.next_cursor
-        if cursor is None:
-            return pages
+        if cursor is None or len(found) == pages:
+            return found
 
 
 def raw(logs: Stores, **asked: Any) -> bytes:

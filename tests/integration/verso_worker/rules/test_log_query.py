@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,8 @@ from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.logs.lines import time_ns
 from verso_core.jobs.logs.records import LineRecord, marked, write_line
+from verso_ledger.collections.logs import Logs
+from verso_worker.rules.logs.query import page
 
 LONG = b"x " * 5000
 
@@ -128,6 +131,52 @@ def test_a_page_of_lines_with_others_around_is_short(logs: Stores) -> None:
     assert [page.lines for page in pages] == [200, 200, 200, 200, 100]
 
 
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_a_short_page_reads_few_of_many_streams(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """All have lines at one time, and few have one of the page: the others are not read."""
+    right, read = Logs.read, [0]
+
+    def counted(self: Logs, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        read[0] += len(places)
+        return right(self, uid, places)
+
+    monkeypatch.setattr(Logs, "read", counted)
+    for n in range(12):
+        ingest(logs, lines(300, start=20 * n), host=f"h{n}")
+    every = rows(logs, limit=0, order=order)
+    times = [row["time"] for row in every]
+    assert times == sorted(times, reverse=order == "newest")
+    assert len({row["id"] for row in every}) == 3600
+    for more in ({}, {"contains": "user"}):
+        read[0] = 0
+        [first] = query(logs, pages=1, raw=False, limit=15, order=order, **more)
+        assert read[0] <= 4
+        own = [row for row in every if "user" in row["text"] or not more]
+        assert [json.loads(row)["time"] for row in first.data.splitlines()] == [
+            row["time"] for row in own[:15]
+        ]
+    found = rows(logs, limit=37, order=order)
+    assert [row["time"] for row in found] == times
+    assert {row["id"] for row in found} == {row["id"] for row in every}
+
+
+def test_a_page_has_a_bound_whatever_number_of_streams_has_lines_of_one_time(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "PAGE_BYTES", 1000)
+    monkeypatch.setattr(page, "_MOST_BYTES", 4000)
+    parts = [lines(150, host=f"h{n}") for n in range(9)]
+    for n, part in enumerate(parts):
+        ingest(logs, part, host=f"h{n}")
+    pages = query(logs)
+    assert {len(one.data) // 1000 for one in pages[:-1]} <= {1, 2, 3, 4}
+    found = b"".join(one.data for one in pages).splitlines()
+    assert sorted(found) == sorted(b"".join(parts).splitlines())
+    assert [row[:20] for row in found] == sorted(row[:20] for row in found)
+
+
 def test_a_line_without_a_time_has_the_same_one_however_it_is_read(logs: Stores) -> None:
     """A block is read alone by its lines' ids and statements, a segment whole in a list."""
     drawn = random.Random(6)
@@ -155,6 +204,7 @@ def test_times_without_a_year_are_the_same_in_a_segment_of_years(logs: Stores) -
 def assert_one_time_each(logs: Stores) -> None:
     """Check that a list, lists of statements and reads by id say the same of each line."""
     times = {row["id"]: row["time"] for row in rows(logs, limit=0)}
+    assert {row["id"]: row["time"] for row in rows(logs, limit=0, skip_damaged=True)} == times
     _, [result] = logs.do(
         Kind.STATEMENTS, {"collection": NAME}, [Item({})], queue=Queue.INTERACTIVE
     )

@@ -42,6 +42,21 @@ def test_a_line_has_a_value_as_a_whole(rows: list[bytes], asked: bytes) -> None:
         assert found.tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "tokens"),
+    [
+        (b"peer 10.2001:db8:0:0:0:0:2:1", [b"10.2001", b"db8"]),
+        (b"\xff10\xffw.a.b1.c_d123.e.f x", [b"\xff10\xffw.a.b1.c", b"d123.e.f"]),
+    ],
+)
+def test_a_value_that_begins_inside_the_token_of_another_is_held(
+    line: bytes, tokens: list[bytes]
+) -> None:
+    assert filters.tokens(line) == tokens
+    held = filters.build(parsed_of(line), first=0, count=1, block_lines=128)
+    assert all(filters.contains(held, token) for token in tokens)
+
+
 def test_a_value_is_not_found_in_a_longer_one() -> None:
     text = b"from 10.0.0.1\nfrom 10.0.0.198\nx10.0.0.1 and 10.0.0.1.\n210.0.0.1 -10.0.0.1-a\n"
     assert filters.lines_with(split(text), b"10.0.0.1").tolist() == [True, False, True, False]

@@ -21,7 +21,7 @@ from verso_worker.records.segments import BLOCK_LINES, set_bits
 from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
-from verso_worker.rules.logs.segments import Opened, open_segments, read_times
+from verso_worker.rules.logs.segments import Opened, open_segments, read_times, year_bound
 from verso_worker.rules.reader import Reader
 
 Numbers = NDArray[np.int64]
@@ -189,8 +189,9 @@ class LineReader:
         else:
             lines, there = opened.lines(log, self.store.readers), ~deleted
         # As when they were written; a part of them would have other years.
-        latest_ns = MISSING if whole else segment.latest
-        when = read_times(lines, opened.front.times, latest_ns=latest_ns)
+        source = opened.front.times
+        latest_ns = MISSING if whole else year_bound(segment, source)
+        when = read_times(lines, source, latest_ns=latest_ns)
         return passing_batch(
             log, segment, condition, numbers=numbers, when=when, there=there, lines=lines
         )

@@ -239,13 +239,10 @@ class Opened:
 
     def _times(self, log: LogCollection, number: int, lines: Lines) -> Times:
         """Return the times of a block's lines, as they are in the whole segment."""
-        segment, source = self.segment, self.front.times
-        if segment.latest - segment.earliest < _YEAR_NS or _has_years(source):
+        source = self.front.times
+        if (latest_ns := year_bound(self.segment, source)) != MISSING:
             return read_times(
-                lines,
-                source,
-                latest_ns=segment.latest,
-                before=lambda: self._before(log, number),
+                lines, source, latest_ns=latest_ns, before=lambda: self._before(log, number)
             )
         parts = [
             lines if one == number else self._readable(log, one) for one in range(len(self.blocks))
@@ -398,6 +395,12 @@ def _ascends(lines: Lines, when: Times, source: TimeSource) -> bool:
         for at in range(0, len(when), BLOCK_LINES)
     ]
     return not (np.diff(np.concatenate(blocks)) < 0).any()
+
+
+def year_bound(segment: Segment, source: TimeSource) -> int:
+    """Return the latest time of a segment if it tells the years of all its lines, else MISSING."""
+    is_short = segment.latest - segment.earliest < _YEAR_NS
+    return segment.latest if is_short or _has_years(source) else MISSING
 
 
 def _has_years(source: TimeSource) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from heapq import heapify, heappop
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,10 @@ Part = tuple[Lines, Numbers, Numbers, Numbers, NDArray[np.object_]]
 """Lines in order, with the stream, number, time and end of each."""
 _TRIES = 3
 """Readings of a segment that others may have replaced."""
+_MOST_BYTES = 8 * PAGE_BYTES
+"""Most bytes of a page but for its last line, however many streams have lines of one time."""
+_FEW_LINES = 10_000
+"""For a page of at most so many lines no stream is read whose lines are behind all of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +58,49 @@ class _Stream:
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     greatest: int = MISSING
     missed: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Bound:
+    """How far it is known which lines come next, by what was read of the streams.
+
+    Attributes:
+        room: lines that fit into the page; 0: it does not matter how many.
+        last: the least of the last keys; streams that begin behind it need not be read.
+        nearest: the least keys of lines that pass, ``room`` of them as soon as there are as many.
+    """
+
+    room: int
+    last: int | None = None
+    nearest: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, one: _Stream) -> None:
+        """Add what was read of a stream."""
+        assert one.batch is not None
+        last = int(one.keys[-1])
+        self.last = last if self.last is None else min(self.last, last)
+        if not 0 < self.room <= _FEW_LINES:
+            return
+        keys = np.concatenate((self.nearest, one.keys[one.batch.passing][: self.room]))
+        more = len(keys) > self.room
+        self.nearest = np.partition(keys, self.room - 1)[: self.room] if more else keys
+
+    @property
+    def key(self) -> int | None:
+        """The greatest key that matters; None while nothing was read."""
+        if self.last is None or not self._is_full:
+            return self.last
+        return min(self.last, int(self.nearest.max()))
+
+    def needs(self, least: int) -> bool:
+        """Whether a stream that begins with a key may have lines that come next."""
+        if self.last is None:
+            return True
+        return least <= self.last and not (self._is_full and least >= int(self.nearest.max()))
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.nearest) >= max(1, self.room)
 
 
 class Page:
@@ -158,19 +206,34 @@ class Page:
 
     def _ready(self) -> int | None:
         """Read until it is known which lines come next; return the greatest of their keys."""
-        while True:
-            opened = [one for one in self._streams.values() if one.batch is not None]
-            bound = min((int(one.keys[-1]) for one in opened), default=None)
-            late = [
-                (self._least(one), stream)
-                for stream, one in self._streams.items()
-                if one.batch is None and (bound is None or self._least(one) <= bound)
-            ]
-            if not late:
-                return bound
-            _, stream = min(late)
-            if not self._read(self._streams[stream]):
+        bound = _Bound(self._limit - self.count if self._limit else 0)
+        late: list[tuple[int, int]] = []
+        for stream, one in self._streams.items():
+            if one.batch is None:
+                late.append((self._least(one), stream))
+            else:
+                bound.add(one)
+        heapify(late)
+        while late and bound.needs(late[0][0]):
+            _, stream = heappop(late)
+            if self._read(self._streams[stream]):
+                bound.add(self._streams[stream])
+            else:
                 del self._streams[stream]
+        return self._reach(bound, late)
+
+    def _reach(self, bound: _Bound, late: Sequence[tuple[int, int]]) -> int | None:
+        """Return up to which key no line comes but of what was read; None: no line comes.
+
+        late: the streams that were not read, the one with the least key first
+        """
+        key = bound.key
+        if key is None or bound.last is None or key < bound.last:
+            return key
+        opened = [one for one in self._streams.values() if one.batch is not None]
+        ends = [int(one.keys[-1]) for one in opened if one.waiting]
+        ends += [least - 1 for least, _ in late[:1]]
+        return max(key, min(ends, default=max(int(one.keys[-1]) for one in opened)))
 
     def _least(self, one: _Stream) -> int:
         """Return a bound of the keys that the next segment of a stream may have."""
@@ -201,6 +264,9 @@ class Page:
                 continue
             chosen = chosen[::-1] if self._newest else chosen
             batch = batch.take(chosen)
+            if self._needle:
+                found = batch.passing & line_codec.find(batch.lines, self._needle)
+                batch = replace(batch, passing=found)
             keys = np.maximum.accumulate(-batch.when if self._newest else batch.when)
             one.keys = np.maximum(keys, one.greatest)
             one.greatest = int(one.keys[-1])
@@ -235,13 +301,12 @@ class Page:
         when = np.concatenate([one.batch.when[:n] for one, n in parts if one.batch])
         passing = np.concatenate([one.batch.passing[:n] for one, n in parts if one.batch])
         ends = np.concatenate([one.batch.ends[:n] for one, n in parts if one.batch])
-        if self._needle:
-            passing = passing & line_codec.find(lines, self._needle)
         if len(parts) > 1:
             order = np.argsort(np.concatenate([one.keys[:n] for one, n in parts]), kind="stable")
         else:
             order = np.arange(len(numbers))
-        chosen, done = self._fitting(order, passing[order])
+        sizes = lines.ends - lines.begins + 1
+        chosen, done = self._fitting(order, passing[order], sizes[order])
         found = line_arrays.take(lines, chosen)
         self.parts.append((found, stream_of[chosen], numbers[chosen], when[chosen], ends[chosen]))
         self.count += len(chosen)
@@ -250,13 +315,17 @@ class Page:
         if len(chosen):
             self._note_end(int(stream_of[chosen[-1]]), int(numbers[chosen[-1]]))
 
-    def _fitting(self, order: Numbers, passing: NDArray[np.bool_]) -> tuple[Numbers, int]:
+    def _fitting(
+        self, order: Numbers, passing: NDArray[np.bool_], sizes: Numbers
+    ) -> tuple[Numbers, int]:
         """Return the passing lines that fit into the page, and how many lines that passes over."""
         chosen = np.flatnonzero(passing)
-        limit = self._limit
-        room = limit - self.count if limit else len(chosen)
+        left = _MOST_BYTES - self.size
+        room = 1 + int(np.searchsorted(np.cumsum(sizes[chosen]), left))
+        if self._limit:
+            room = min(room, self._limit - self.count)
         if room < len(chosen):
-            return order[chosen[:room]], int(chosen[room - 1]) + 1 if room else 0
+            return order[chosen[:room]], int(chosen[room - 1]) + 1
         return order[chosen], len(order)
 
     def _pass_over(self, stream_of: Numbers) -> None:
