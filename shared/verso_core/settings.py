@@ -29,6 +29,12 @@ HOME_LEDGER = "home"
 _LEDGER_NAME = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
 _SCHEMES = ("redis", "rediss", "unix", "redis+sentinel")
 _Settings = TypeVar("_Settings", bound=BaseModel)
+_MOST = {"s": 10**9, "ms": 10**12, "days": 10_000, "mib": 1 << 40}
+"""Largest numbers of settings, by unit: 10^9 s are 31 years; a timer takes 292."""
+_MOST_EXACT = 1 << 53
+"""Of every other unit: a script's numbers are float64."""
+_LEAST_S = 0.001
+"""The ledger counts milliseconds."""
 
 
 class LedgerAddress(NamedTuple):
@@ -114,6 +120,19 @@ class LedgerSettings(BaseModel):
         kind = cls.model_fields[str(info.field_name)].annotation
         if value == "" and kind in (Path, Path | None):
             raise ValueError("expected a path, got an empty one; leave it unset for none")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _sensible(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse numbers with which clocks, timers and the ledger's scripts cannot count."""
+        if isinstance(value, int | float):
+            unit = str(info.field_name).rpartition("_")[2]
+            most = _MOST.get(unit, _MOST_EXACT)
+            if value > most:
+                raise ValueError(f"expected at most {most:,}")
+            if unit == "s" and 0 < value < _LEAST_S:
+                raise ValueError(f"expected at least {_LEAST_S}")
         return value
 
 

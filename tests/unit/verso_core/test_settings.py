@@ -12,6 +12,7 @@ from redis.connection import parse_url
 
 from verso_core.errors import RequestInvalid
 from verso_core.settings import LedgerSettings, read_settings, with_password
+from verso_worker.settings import WorkerSettings
 
 
 @given(
@@ -112,3 +113,21 @@ def test_an_address_that_no_client_takes_is_refused_and_not_shown(url: str) -> N
 def test_an_empty_path_is_not_the_working_directory() -> None:
     with pytest.raises(RequestInvalid, match=r"VERSO_REDIS_PASSWORD_FILE: .*expected a path"):
         read_settings(LedgerSettings, redis_password_file="")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("lease_s", text) for text in ("1e30", "1000000001", "1e-9")),
+        *(("cold_after_days", "1e30"), ("text_cache_mib", str(1 << 60))),
+        *(("ledger_replicas", str(10**30)), ("qdrant_read_consistency", str(1 << 60))),
+    ],
+)
+def test_a_number_that_nothing_can_count_with_is_refused(name: str, value: str) -> None:
+    with pytest.raises(RequestInvalid, match=f"VERSO_{name.upper()}.*: .*expected at "):
+        read_settings(WorkerSettings, **{name: value})
+
+
+def test_large_numbers_of_every_unit_are_taken() -> None:
+    given = {"lease_s": "1e9", "cold_after_days": "10000", "idle_listen_s": "0"}
+    assert read_settings(WorkerSettings, **given).lease_s == 1e9
