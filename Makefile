@@ -30,7 +30,8 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
-setup: $(VENV)/.installed-dev  ## install everything a developer needs
+setup: $(VENV)/.installed-dev  ## install everything a developer needs, and compile the codec of lines
+	$(BIN)/python -m verso_codecs.logs.warm
 
 demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, read it all back
 	$(BIN)/verso demo --json demo-report.json

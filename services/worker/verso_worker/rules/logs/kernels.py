@@ -15,13 +15,20 @@ from collections.abc import Callable
 from verso_codecs.logs import warm
 from verso_core.supervise import tethered
 
-_AFTER_S = 180.0  # a platform that is started for a moment, or a demo, compiles nothing
+_PROGRAM = (sys.executable, "-m", warm.__name__)
+_LOOK_S = 0.5
+_AFTER_S = 20.0  # a platform that is started for a moment compiles nothing
 
 
 class Kernels:
-    """Compiles and loads the kernels in the background; any number of threads may share it."""
+    """Compiles and loads the kernels in the background; any number of threads may share it.
 
-    def __init__(self) -> None:
+    Args:
+        after_s: from the first call to a compilation that nobody waits for, seconds.
+    """
+
+    def __init__(self, *, after_s: float = _AFTER_S) -> None:
+        self._after_s = after_s
         self._lock = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
         self._needed = threading.Event()
@@ -56,7 +63,19 @@ class Kernels:
             return thread
 
     def _compile_apart(self) -> None:
-        if not warm.is_compiled():
-            awaited = self._needed.wait(_AFTER_S)
-            argv = tethered([sys.executable, "-m", warm.__name__, *([] if awaited else ["--nice"])])
-            subprocess.run(argv, stdin=subprocess.DEVNULL, check=False)
+        if warm.is_compiled() or self._compiled_beside():
+            return
+        # At low priority it would not end on a busy machine; what was compiled stays in the cache.
+        subprocess.run(tethered(_PROGRAM), stdin=subprocess.DEVNULL, check=False)
+
+    def _compiled_beside(self) -> bool:
+        """Whether they were compiled at low priority before somebody waited for them."""
+        if self._needed.wait(self._after_s):
+            return False
+        argv = tethered([*_PROGRAM, "--nice"])
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                if self._needed.wait(_LOOK_S):
+                    process.terminate()
+                    return False
+        return True
