@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -43,10 +43,15 @@ LINES = {
 
 
 class Labels:
-    """Labels that people have checked, which change nothing."""
+    """Labels that people have checked, by version; they change nothing."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, list[bool]] = {}
 
     def add(self, head: str, version: str, rows: Mapping[bytes, Judged]) -> None:
         """Take feedback."""
+        del head
+        self.taken[version] = [one.right for one in rows.values()]
 
     def rows(self, head: str, version: str) -> list[Judged]:
         """Return no row."""
@@ -130,7 +135,8 @@ class Place:
             comparisons=comparisons,
         )
         none = cast(Any, None)  # texts need no stores
-        learned = Learned(Labels())
+        self.labels = Labels()
+        learned = Learned(self.labels)
         self._classify = Classify(SubjectReader(none, none, none), self.heads, learned)
         self._feedback = Feedback(self.heads, learned)
 
@@ -147,14 +153,15 @@ class Place:
         result = self.heads.run_job(["kinds"], do, job=job, beside=beside)
         return [item.heads[0] for item in result.items if isinstance(item, Classified)]
 
-    def labelled(self) -> None:
-        """Send the right labels of the lines as feedback."""
+    def labelled(self, first: Callable[[], object] = lambda: None) -> None:
+        """Send the right labels of the lines as feedback; ``first`` is called in the middle."""
         items = tuple(FeedbackItem(text=line, label=label) for label, line in LINES.items())
         work = Slice(Kind.FEEDBACK, FeedbackParams(head="kinds"), items)
 
         def classify(
             asked: Slice[ClassifyParams, ClassifyItem], job: str | None
         ) -> Result[Classified]:
+            first()
             return self._classify.run(asked, None, job=job, timings=Timings())
 
         taken = self._feedback.run(work, None, classify=classify)
@@ -227,6 +234,21 @@ def test_a_canary_with_labels_swapped_withdraws_itself_by_labels_that_come_back(
     gone = registry.read(models).rollout("kinds").withdrawn
     assert gone is not None
     assert "Brier score" in gone.reason
+
+
+def test_labels_that_come_in_a_promotion_are_of_the_version_that_said_what_they_judge(
+    model_store: ArtifactStore, models: Path
+) -> None:
+    """Its mapping of confidence to probability is not that of the version before."""
+    place = Place(models, model_store)
+    canary = registry.read(models).rollout("kinds").canary
+
+    def promote() -> None:
+        if registry.read(models).rollout("kinds").canary is not None:
+            registry.promote(models, head="kinds")
+
+    place.labelled(promote)
+    assert place.labels.taken == {canary: [False, False, True]}
 
 
 def test_a_canary_that_is_as_good_stays(model_store: ArtifactStore, models: Path) -> None:

@@ -83,22 +83,21 @@ class Feedback:
             HeadUnknown, HeadInvalid: the head cannot be served.
             RequestInvalid: a label is none of the head's.
         """
-        served = self.heads.get(work.params.head, task=Task.CLASSIFY, job=None).head
         accepted = list(work.accepted.items())
-        for _, item in accepted:
-            if item.label not in served.labels:
-                raise RequestInvalid(f"head {served.name} has no label {item.label!a}")
+        judged = [item for _, item in accepted]
         asked = ClassifyParams(
             heads=(work.params.head,),
             collection=work.params.collection,
             signals=True,
             top_k=_ALL_LABELS,
         )
-        items = tuple(ClassifyItem(one.id, one.chunk, one.text) for _, one in accepted)
+        items = tuple(ClassifyItem(one.id, one.chunk, one.text) for one in judged)
         found: dict[int, FeedbackTaken | Failed] = {}
         rows: dict[bytes, Judged] = {}
         given = Slice(Kind.CLASSIFY, asked, items)
-        results = classify(given, None).items
+        served, results = self._by_one_version(
+            work.params.head, judged, lambda: classify(given, None)
+        )
         for (index, item), result in zip(accepted, results, strict=True):
             if isinstance(result, Failed):
                 found[index] = result
@@ -119,10 +118,30 @@ class Feedback:
                 right=right,
             )
         self.learned.add(served.name, served.version, rows)
-        judged = [item for _, item in accepted]
         self._score_canary(served.name, judged, results, partial(classify, given))
         taken: list[FeedbackTaken | Failed] = work.answered(found)
         return Result(taken)
+
+    def _by_one_version(
+        self,
+        name: str,
+        accepted: Sequence[FeedbackItem],
+        classify: Callable[[], Result[Classified]],
+    ) -> tuple[Head, Sequence[Classified | Failed]]:
+        """Return a head's stable version, and what it says of the items.
+
+        If another version is promoted meanwhile, they are classified again: what one says must not
+        calibrate the other.
+        """
+        while True:
+            served = self.heads.get(name, task=Task.CLASSIFY, job=None).head
+            for item in accepted:
+                if item.label not in served.labels:
+                    raise RequestInvalid(f"head {served.name} has no label {item.label!a}")
+            found = classify().items
+            said = (one.heads[0].version for one in found if isinstance(one, Classified))
+            if all(version == served.version for version in said):
+                return served, found
 
     def _score_canary(
         self,
