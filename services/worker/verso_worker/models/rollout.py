@@ -73,6 +73,7 @@ class RegistryWatcher:
         publish: called with :meth:`state` whenever it changes, and every few seconds.
         heads: heads whose canaries are withdrawn if they cannot be served; None without heads.
         comparisons: compares the artifact's canary with the stable one; None compares nothing.
+        retry_s: until what could not be read or loaded for now is tried again, seconds.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class RegistryWatcher:
         publish: Callable[[dict[str, Any]], None],
         heads: Heads | None = None,
         comparisons: Comparisons | None = None,
+        retry_s: float = _RETRY_S,
     ) -> None:
         self._models = models
         self._artifacts = artifacts
@@ -91,6 +93,7 @@ class RegistryWatcher:
         self._publish = publish
         self._heads = heads
         self._comparisons = comparisons
+        self._retry_s = retry_s
         self._seen: tuple[int, ...] | None = None
         self._again_at: float | None = None
         self._published: dict[str, Any] = {}
@@ -130,7 +133,11 @@ class RegistryWatcher:
         changed = stamp != self._seen or (self._again_at is not None and now >= self._again_at)
         if changed:
             self._seen, self._again_at = stamp, None
-            self._follow()
+            try:
+                self._follow()
+            except VersoError:
+                self._again_at = now + self._retry_s  # a shared folder may not answer for now
+                raise
         self._review()
         self._withdraw_heads()
         if self._failed is not None:
@@ -296,7 +303,7 @@ class RegistryWatcher:
         self._metrics.swap("refused")
         self._refused[channel, name] = error_body(error)
         if error.retryable:
-            self._again_at = time.monotonic() + _RETRY_S
+            self._again_at = time.monotonic() + self._retry_s
         elif channel is Channel.CANARY:
             self._taken.pop(Channel.CANARY, None)
             self._withdraw(name, error.detail)
