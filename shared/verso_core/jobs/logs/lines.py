@@ -134,7 +134,8 @@ def time_ns(value: float | str) -> int:
         fraction = found[1] if found else ""
         whole = value if found is None else value[: found.start()] + value[found.end() :]
         return _in_range(round(seconds(whole)) * _SECOND_NS + int(fraction.ljust(9, "0")))
-    return _in_range(round(seconds(value) * _SECOND_NS))
+    # as a float first: nanoseconds of the largest numbers are infinite
+    return round(max(-_LIMIT_NS, min(seconds(value) * _SECOND_NS, _LIMIT_NS)))
 
 
 def _in_range(found_ns: int) -> int:

@@ -115,6 +115,7 @@ def test_bounds_are_exact_to_the_nanosecond() -> None:
     assert time_ns("1969-12-31T23:59:59.5Z") == -500_000_000
     assert time_ns(1.5) == 1_500_000_000
     assert time_ns("9999-12-31T23:59:59Z") == time_ns(1e30) == (1 << 63) - 1
+    assert time_ns(1.7e308) == -time_ns(-1.7e308) == (1 << 63) - 1
     for wrong in ("2026-11-23T03:46:06", "yesterday"):
         with pytest.raises(ValueError, match="expected"):
             time_ns(wrong)
