@@ -146,6 +146,8 @@ def permitted(address: Address, target: Target, allowed: Iterable[Network]) -> b
 
 
 def _public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return False  # RFC 3879 deprecates fec0::/10, which ipaddress takes for global
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

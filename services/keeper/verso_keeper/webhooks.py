@@ -258,7 +258,12 @@ def _exchange(sock: socket.socket, target: Target, body: bytes, headers: Mapping
     connection = kind(target.host, target.port)
     connection.sock = sock
     connection.request("POST", target.path, body=body, headers=dict(headers))
-    return connection.getresponse().status
+    response = connection.getresponse()
+    # Responses before the final one (RFC 9110, section 15.2), of which http.client knows 100 alone
+    while 100 <= response.status < 200 and response.status != http.HTTPStatus.SWITCHING_PROTOCOLS:
+        response.headers = None  # type: ignore[assignment]  # begin() reads where there are none
+        response.begin()
+    return response.status
 
 
 def _left_s(deadline: float) -> float:

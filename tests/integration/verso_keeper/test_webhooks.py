@@ -32,12 +32,16 @@ LOOPBACK = networks("127.0.0.0/8")
 
 @dataclass
 class Receiver:
-    """What came in, and what is answered: statuses in order, then 204."""
+    """What came in, and what is answered: statuses in order, then 204.
+
+    ``early``: statuses of the responses before each.
+    """
 
     url: str
     answers: list[int] = field(default_factory=list)
     seen: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     pause_s: float = 0.0
+    early: tuple[int, ...] = ()
 
 
 @contextmanager
@@ -50,6 +54,10 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
             found.seen.append(({k.lower(): v for k, v in self.headers.items()}, body))
             status = found.answers.pop(0) if found.answers else 204
             try:
+                for early in found.early:
+                    self.send_response_only(early)
+                    self.send_header("Link", "</style.css>; rel=preload")
+                    self.end_headers()
                 if found.pause_s:  # a byte now and then, so that no read ever waits for long
                     for byte in b"HTTP/1.1 204 No Content":
                         self.wfile.write(bytes([byte]))
@@ -171,6 +179,17 @@ async def test_a_failed_attempt_is_made_again_with_the_same_id_then_given_up_the
     assert sender.step() == 1
     assert len({headers["webhook-id"] for headers, _ in receiver.seen}) == 1
     assert told(ledger, "sent") == 1
+
+
+async def test_responses_before_the_final_one_are_read_over(
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    for early, answer in (((103,), 204), ((102, 100, 103), 200), ((103,), 500)):
+        ended_job(ledger, hook.id)
+        receiver.early, receiver.answers = early, [answer]
+        assert sender.step() == 1
+    assert (told(ledger, "sent"), told(ledger, "failed")) == (2, 1)
 
 
 async def test_410_gives_a_message_up_at_once(
