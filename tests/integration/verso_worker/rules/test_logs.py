@@ -21,6 +21,7 @@ from tests.wire import Item
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.grouping.templates import Miner
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -220,6 +221,25 @@ def test_a_deleted_collection_leaves_no_key(logs: Stores) -> None:
         key for key in logs.redis.scan_iter("verso:*") if key.split(b":")[2:3] == [uid.encode()]
     ]
     assert left == []
+
+
+def test_new_statements_are_grouped_once_however_many_are_encoded(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, grouped = Miner.templates, [0]
+
+    def counted(self: Miner) -> list[str]:
+        grouped[0] += 1
+        return right(self)
+
+    monkeypatch.setattr(Miner, "templates", counted)
+    drawn = random.Random(8)
+    words = ["gate", "door", "wall", "roof", "lamp", "sink", "desk", "sofa", "shelf", "stair"]
+    text = "".join(" ".join(drawn.choices(words, k=12)) + "\n" for _ in range(400))
+    [found] = ingest(logs, text.encode(), host="a")
+    assert found["statements"] > 300
+    assert grouped[0] == 1
+    assert search(logs, b"gate and door")
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest"])

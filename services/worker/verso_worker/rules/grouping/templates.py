@@ -24,6 +24,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 PARAMETER = "<*>"
 
 SIMILAR = 0.6
@@ -55,7 +58,11 @@ _MASK = re.compile(
 _DIGIT = re.compile(r"\d")
 _PLAIN = re.compile(r"[^\w\s]?[^\W\d_]+|[^\W\d_]+[^\w\s]?")
 
+_FIRST_GROUPS = 4
+
 Tokens = tuple[str, ...]
+Numbers = NDArray[np.int32]
+"""Tokens by number; 0 stands for a parameter. Shape: (tokens,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,53 @@ class _Shape:
 
     tokens: Tokens
     group: int
+
+
+class _Leaf:
+    """Groups of one number of tokens that begin alike, compared with a shape all at once.
+
+    Texts make tens of thousands of groups, and each new shape is compared with every one.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._groups: list[int] = []
+        self._columns = np.zeros((tokens, _FIRST_GROUPS), np.int32)
+
+    def join(self, tokens: Numbers, *, similar: float) -> int | None:
+        """Return the group that tokens join, whose differing tokens are parameters from then on.
+
+        Of those that agree best it is the first; None if they agree with none enough.
+        """
+        if not self._groups:
+            return None
+        shares = self._agreements(tokens)
+        place = int(shares.argmax())
+        if shares[place] < similar:
+            return None
+        column = self._columns[:, place]
+        column[column != tokens] = 0
+        return self._groups[place]
+
+    def add(self, tokens: Numbers, group: int) -> None:
+        """Add a group of one shape."""
+        count = len(self._groups)
+        if count == self._columns.shape[1]:
+            self._columns = np.concatenate((self._columns, np.zeros_like(self._columns)), axis=1)
+        self._columns[:, count] = tokens
+        self._groups.append(group)
+
+    def _agreements(self, tokens: Numbers) -> NDArray[np.float64]:
+        """Return the share of tokens that agree, of those that are no parameter in both.
+
+        Two parameters say nothing: lines of many values would agree whatever their words are.
+        Shape: (groups,).
+        """
+        equal = self._columns[:, : len(self._groups)] == tokens[:, None]
+        is_word = tokens != 0
+        same = np.add.reduce(equal[is_word].view(np.uint8), axis=0, dtype=np.int32)
+        unsaid = np.add.reduce(equal[~is_word].view(np.uint8), axis=0, dtype=np.int32)
+        told = len(tokens) - unsaid
+        return np.where(told > 0, same / np.maximum(told, 1), 1.0)
 
 
 class Miner:
@@ -80,8 +134,9 @@ class Miner:
         self._known: dict[str, int] = {}
         self._shapes: list[_Shape] = []
         self._by_tokens: dict[Tokens, int] = {}
-        self._groups: list[Tokens] = []
-        self._leaves: dict[tuple[int, str], list[int]] = defaultdict(list)
+        self._numbers: dict[str, int] = {PARAMETER: 0}
+        self._groups = 0
+        self._leaves: dict[tuple[int, str], _Leaf] = {}
 
     def add(self, line: str) -> int:
         """Add a line; return the number of its shape, an index into :meth:`templates`."""
@@ -90,6 +145,10 @@ class Miner:
         if shape is None:
             shape = self._known[masked] = self._shape(masked)
         return shape
+
+    def group(self, shape: int) -> int:
+        """Return the number of the group that a shape joined."""
+        return self._shapes[shape].group
 
     def templates(self) -> list[str]:
         """Return the template of each shape; shapes of one statement have the same template."""
@@ -115,18 +174,18 @@ class Miner:
     def _group(self, tokens: Tokens) -> int:
         """Find the group that a shape joins, or make one."""
         first = tokens[0] if tokens else ""
-        leaf = self._leaves[len(tokens), PARAMETER if PARAMETER in first else first]
-        best, agreed = -1, -1.0
-        for group in leaf:
-            share = _agreement(self._groups[group], tokens)
-            if share > agreed:
-                best, agreed = group, share
-        if best >= 0 and agreed >= self._similar:
-            self._groups[best] = _merged(self._groups[best], tokens)
-            return best
-        leaf.append(len(self._groups))
-        self._groups.append(tokens)
-        return len(self._groups) - 1
+        key = len(tokens), PARAMETER if PARAMETER in first else first
+        leaf = self._leaves.get(key)
+        if leaf is None:
+            leaf = self._leaves[key] = _Leaf(len(tokens))
+        known = self._numbers
+        numbers = np.array([known.setdefault(one, len(known)) for one in tokens], np.int32)
+        found = leaf.join(numbers, similar=self._similar)
+        if found is None:
+            found = self._groups
+            leaf.add(numbers, found)
+            self._groups += 1
+        return found
 
     def _parts(self, group: Sequence[int]) -> Iterator[list[int]]:
         """Split a group by plain words, as long as a position has few of them."""
@@ -159,21 +218,6 @@ def _shortened(line: str) -> str:
     if len(line) <= LONGEST_WORD:
         return line
     return " ".join(w if len(w) <= LONGEST_WORD else PARAMETER for w in line.split())
-
-
-def _agreement(template: Tokens, tokens: Tokens) -> float:
-    """Return the share of tokens that agree, of those that are no parameter in both.
-
-    Two parameters say nothing: lines of many values would agree whatever their words are.
-    """
-    told = same = 0
-    for a, b in zip(template, tokens, strict=True):
-        if a != b:
-            told += 1
-        elif a != PARAMETER:
-            told += 1
-            same += 1
-    return same / told if told else 1.0
 
 
 def _merged(template: Tokens, tokens: Tokens) -> Tokens:

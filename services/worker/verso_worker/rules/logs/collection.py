@@ -74,6 +74,8 @@ class LogCollection:
         self._vectors: dict[bytes, bytes] = {}
         self._miner = Miner(similar=_SIMILAR, words=_WORDS)
         self._mined: list[int] = []
+        self._templates: list[str] = []
+        self._without_vector: tuple[int, list[str]] = (0, [])
         self._statements: tuple[int, int, Statements] | None = None
         self._tables: dict[int, Tables] = {0: Tables.builtin()}
         self._newest = 0
@@ -395,8 +397,10 @@ class LogCollection:
         for number in range(len(self._mined), len(self.shapes)):
             text = statement_text(message(masked(self.shapes.row(number))))
             self._mined.append(self._miner.add(text.decode("utf-8", "replace")))
-        templates = self._miner.templates()
-        return [templates[mined] for mined in self._mined]
+        if len(self._templates) < len(self._mined):
+            found = self._miner.templates()
+            self._templates = [found[mined] for mined in self._mined]
+        return self._templates
 
     def _group(self) -> Statements:
         templates = self._mine()
@@ -404,15 +408,19 @@ class LogCollection:
         of_shape = [numbers.setdefault(text, len(numbers)) for text in templates]
         texts = list(numbers)
         vectors = np.zeros((len(texts), self._dim), np.float32)
-        known = [
-            (n, kept) for n, text in enumerate(texts) if (kept := self._vectors.get(digest(text)))
-        ]
+        rows = enumerate(self._vectors.get(digest(text)) for text in texts)
+        known = [(n, kept) for n, kept in rows if kept]
         if known:
             vectors[[n for n, _ in known]] = quarters.unpack([row for _, row in known], self._dim)
         return Statements(texts, np.array(of_shape, np.int64), vectors)
 
     def _missing(self) -> list[str]:
-        return [text for text in self.statements().texts if digest(text) not in self._vectors]
+        count, texts = self._without_vector
+        templates = self._mine()
+        found = texts if count == len(templates) else dict.fromkeys(templates)
+        missing = [text for text in found if digest(text) not in self._vectors]
+        self._without_vector = len(templates), missing
+        return missing
 
 
 class LogStore:

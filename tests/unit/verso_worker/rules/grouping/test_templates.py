@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,54 @@ def test_a_word_too_long_to_be_one_is_a_parameter_and_costs_no_square_of_its_len
     for word in ("a" * 200_000, "a." * 100_000, "/-" * 100_000, "aa:" * 70_000, "[0" * 100_000):
         assert mine(f"got {word} now") == ["got <*> now"]
     assert time.process_time() - started < 2.0
+
+
+def test_thousands_of_different_texts_cost_no_square_of_their_number() -> None:
+    """Each is compared with all before it, at once."""
+    drawn = random.Random(7)
+    words = [f"{a}{b}{c}" for a in "kmn" for b in "aeiou" for c in "dlrst"]
+    lines = ["text: " + " ".join(drawn.choices(words, k=20)) for _ in range(6000)]
+    started = time.process_time()
+    assert len(set(mine(*lines))) == len(lines)
+    assert time.process_time() - started < 6.0
+
+
+def one_by_one(lines: Sequence[Sequence[str]], *, similar: float) -> list[int]:
+    """Return the group of each line, by comparing it with one group after the other."""
+    groups: list[list[str]] = []
+    found = []
+    for tokens in lines:
+        best, agreed = -1, -1.0
+        for number, group in enumerate(groups):
+            if len(group) != len(tokens) or group[:1] != list(tokens[:1]):
+                continue
+            pairs = [(a, b) for a, b in zip(group, tokens, strict=True) if (a, b) != ("<*>",) * 2]
+            share = sum(a == b for a, b in pairs) / len(pairs) if pairs else 1.0
+            if share > agreed:
+                best, agreed = number, share
+        if agreed < similar:
+            best = len(groups)
+            groups.append(list(tokens))
+        rows = zip(groups[best], tokens, strict=True)
+        groups[best] = [a if a == b else "<*>" for a, b in rows]
+        found.append(best)
+    return found
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["a", "b", "c", "<*>"]), max_size=6).map(lambda row: ["x", *row]),
+        unique_by=tuple,
+        max_size=40,
+    ),
+    st.sampled_from([0.5, 0.6, 0.8]),
+)
+def test_a_line_joins_the_first_of_the_groups_that_agree_best(
+    lines: list[list[str]], similar: float
+) -> None:
+    miner = Miner(similar=similar)
+    shapes = [miner.add(" ".join(line)) for line in lines]
+    assert [miner.group(shape) for shape in shapes] == one_by_one(lines, similar=similar)
 
 
 @given(st.lists(st.text(max_size=60), max_size=30))
