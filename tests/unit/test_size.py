@@ -27,8 +27,8 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_client": 9_660,
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
-    # and lists by time of partitions by time, each with a place of its own
-    "services/gateway/verso_gateway": 17_680,
+    # and lists by time of partitions by time, each with a place of its own; large pushes in parts
+    "services/gateway/verso_gateway": 17_720,
     # with cold storage that moves, ledgers that go back, and numbers that engines change,
     # errors that name settings as requests do, beginnings of texts that are cut as stored, and
     # records that say whose they are, and lists of lines that read those streams alone whose

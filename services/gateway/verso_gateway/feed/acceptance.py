@@ -42,6 +42,9 @@ Identity = tuple[str, bytes]
 """A collection and the hash of an identity in it."""
 _JOINED_BYTES = 4 * LINES_BYTES
 """About the most bytes of lines in one job, unless a single request has more."""
+_JOINED_STREAMS = 8192
+"""Most streams in one job: each is a slice, and the ledger does no more while it accepts them, for
+0.1 to 0.3 s; a caller of the ledger waits 1.5 s for its answer."""
 _AGAIN_S = 0.1
 _LATE_S = 10.0
 """How long after the last deadline of some requests a step of the ledger may end: it waits for a
@@ -61,6 +64,12 @@ class Accepted:
 
     repeated: frozenset[int] = frozenset()
     refused: Mapping[int, VersoError] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Sequence[Accepted]) -> Accepted:
+        """Return what became of all parts of a request."""
+        repeated = frozenset[int]().union(*(one.repeated for one in parts))
+        return cls(repeated, {n: why for one in parts for n, why in one.refused.items()})
 
     def with_repeats(self, batch: Batch) -> Accepted:
         """Return this with the records of a request that repeat others of it: each as its first."""
@@ -117,10 +126,11 @@ class _Tenant:
 
     def take(self) -> list[_Waiting]:
         """Take the requests that the next job takes in, at least one."""
-        size = count = 0
+        size = streams = count = 0
         for one in self.waiting:
             size += one.batch.size_bytes
-            if count and size > _JOINED_BYTES:
+            streams += len(one.batch.streams)
+            if count and (size > _JOINED_BYTES or streams > _JOINED_STREAMS):
                 break
             count += 1
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
@@ -165,6 +175,9 @@ class Acceptance:
     async def accept(self, tenant: str, batch: Batch, *, hold_s: float) -> Accepted:
         """Take a request's lines in: when this returns they are on disk.
 
+        Where its streams are more than one job takes, the lines of some may be accepted though
+        those of others are not.
+
         Args:
             tenant: whose they are.
             batch: the lines.
@@ -181,6 +194,12 @@ class Acceptance:
             VersoError: none can be: their collections are gone, or have as many streams as they
                 may.
         """
+        if len(batch.streams) > _JOINED_STREAMS:
+            found = [
+                await self.accept(tenant, part, hold_s=hold_s)
+                for part in batch.split(_JOINED_STREAMS)
+            ]
+            return Accepted.of(found).with_repeats(batch)
         until_s = asyncio.get_running_loop().time() + hold_s
         if not self._ledgers.several:
             return await self._rolling(tenant, self._ledgers.home, batch, until_s=until_s)
@@ -192,9 +211,7 @@ class Acceptance:
             self._moving(tenant, by_name[name], part, until_s=until_s)
             for name, part in parts.items()
         )
-        repeated = frozenset[int]().union(*(one.repeated for one in answers))
-        refused = {n: why for one in answers for n, why in one.refused.items()}
-        return Accepted(repeated, refused).with_repeats(batch)
+        return Accepted.of(answers).with_repeats(batch)
 
     async def _moving(
         self, tenant: str, ledger: AsyncLedger, batch: Batch, *, until_s: float

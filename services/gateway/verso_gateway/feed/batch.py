@@ -87,6 +87,15 @@ class Batch:
         size = sum(len(line) + 1 for one in streams.values() for line in one.lines)
         return Batch(streams, size, self.identified, self.repeated)
 
+    def split(self, most: int) -> list[Batch]:
+        """Return the lines as batches of at most so many streams."""
+        found, rows = [], list(self.streams.items())
+        for start in range(0, len(rows), most):
+            streams = dict(rows[start : start + most])
+            size = sum(len(line) + 1 for one in streams.values() for line in one.lines)
+            found.append(Batch(streams, size, self.identified))
+        return found
+
     def parted(self, ledgers: Mapping[str, AsyncLedger]) -> dict[str, Batch]:
         """Return the lines by the name of the ledger that takes them in.
 

@@ -26,6 +26,7 @@ from verso_gateway.feed.batch import Batch, batch_of
 from verso_gateway.feed.records import LogRecord
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
+from verso_ledger import NewJob
 
 Asked = tuple[str, Mapping[str, str], int]
 
@@ -104,6 +105,41 @@ def test_a_request_without_time_ends_alone() -> None:
         [drain] = asyncio.all_tasks() - {asyncio.current_task()}
         await drain
         assert await acceptance.accept("a", batch(), hold_s=1.0) == Accepted()
+
+    run_by_own_clock(run())
+
+
+class Counting:
+    """Notes how many slices each job has."""
+
+    def __init__(self) -> None:
+        self.slices: list[int] = []
+
+    async def submit(self, job: NewJob, **_: object) -> None:
+        self.slices.append(len(job.slices))
+
+
+def test_more_streams_than_one_job_takes_are_several_jobs() -> None:
+    """The ledger did not answer in time, and the agent sent again what had been accepted."""
+
+    async def run() -> None:
+        ledger: Any = Only(Stuck(stuck=False))
+        counting = Counting()
+        jobs: Any = counting
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.01, keep_s=60, identity_s=60
+        )
+
+        def pods(count: int) -> Batch:
+            rows = [LogRecord(b"x", {"pod": str(n)}) for n in range(count)]
+            return batch_of(enumerate(rows), {"": "logs"}, arrived_ns=1)
+
+        assert await acceptance.accept("a", pods(20_000), hold_s=1.0) == Accepted()
+        assert counting.slices == [8192, 8192, 3616]
+        counting.slices.clear()
+        together = (acceptance.accept("a", pods(5_000), hold_s=1.0) for _ in range(2))
+        assert await asyncio.gather(*together) == [Accepted(), Accepted()]
+        assert counting.slices == [5_000, 5_000]
 
     run_by_own_clock(run())
 
