@@ -241,6 +241,7 @@ class Rollover:
         if there is not None:
             live = state.changed(part.number, stage=Stage.LIVE, since=self._clock())
             return self._notes.step(name, state, live)
+        ledger.partitions.forget_moves(own)  # of one of this name that is gone: it is made here
         like = self._newest(name, state)
         submit(
             ledger,

@@ -306,6 +306,25 @@ def test_moves_of_a_dropped_partition_are_forgotten(world: World) -> None:
     assert not any(one.exists(*map(key, ("moves", "shut", "came"))) for one in (here, there))
 
 
+def test_a_move_of_an_earlier_partition_of_a_name_keeps_no_new_one_from_being_made(
+    world: World,
+) -> None:
+    """Its ledger was away when the earlier one was dropped, or its collection was deleted."""
+    name, there = f"{NAME}.1", world.ledgers["b"].moves.scripts.client
+    moved = Move(
+        collection=name, own=name, uid="1", buckets=64, texts=False, lines=True, source="b",
+        target="home", stage=MoveStage.DONE, started=world.now, ended=world.now,
+    )  # fmt: skip
+    there.hset(key("moves"), name, moved.model_dump_json())
+    there.hset(key("shut"), mapping={f"n:{name}": "home", f"o:{name}": "home"})
+    world.write()
+    world.now += SPAN_S
+    world.steps(world.keeper(), 8)
+    assert world.stands() == ((0, 1), (), 1)
+    assert world.where(name) is world.ledgers["b"]
+    assert not there.exists(*map(key, ("moves", "shut")))
+
+
 def test_an_expired_partition_that_its_ledger_has_again_is_dropped(world: World) -> None:
     for ledger in world.ledgers.values():
         for one in ledger.documents.collections().values():
