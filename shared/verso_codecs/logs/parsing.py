@@ -243,7 +243,11 @@ def _takes_minus(data: Bytes, line: Int, begin: Int, end: Int) -> bool:
 
 @inlined
 def _group_end(data: Bytes, begin: Int, end: Int) -> Int:
-    """Return where groups of hexadecimal digits with colons end, or -1 if they are too few."""
+    """Return where groups of hexadecimal digits with colons end.
+
+    Where they are too few, or something else follows: minus 1 minus how far that was looked at. Of
+    groups that begin before that the same is so.
+    """
     at: Int = begin
     groups = 0
     while True:
@@ -251,14 +255,14 @@ def _group_end(data: Bytes, begin: Int, end: Int) -> Int:
         while at < end and _CLASSES[data[at]] & (_DIGIT | _HEX_LOWER | _HEX_UPPER):
             at += 1
         if at == first or at - first > _GROUP_DIGITS:
-            return np.int64(-1)
+            return -1 - at
         groups += 1
         if at < end and data[at] == _COLON and at + 1 < end and _CLASSES[data[at + 1]] & _ALNUM:
             at += 1
             continue
         if at < end and _CLASSES[data[at]] & _ALNUM:
-            return np.int64(-1)
-        return at if groups >= _LEAST_GROUPS else np.int64(-1)
+            return -1 - at
+        return at if groups >= _LEAST_GROUPS else -1 - at
 
 
 @inlined
@@ -336,6 +340,7 @@ def _parse_line(  # noqa: C901 (one pass over the bytes, every case in turn)
     at: Int = np.int64(first)
     position: Int = np.int64(line)
     named: Int = np.int64(line)  # up to here it is known that no name begins
+    grouped: Int = np.int64(line)  # and up to here that no groups of digits do
     while position < end:
         byte = np.int64(data[position])
         if not _CLASSES[byte] & _ALNUM:
@@ -363,8 +368,9 @@ def _parse_line(  # noqa: C901 (one pass over the bytes, every case in turn)
         value_end: Int = np.int64(-1)
         after = np.int64(data[position]) if position < end else np.int64(0)
         kind: Int = np.int64(WORD)
-        if size <= _GROUP_DIGITS and after == _COLON and not classes & _LETTER:
+        if begin >= grouped and size <= _GROUP_DIGITS and after == _COLON and not classes & _LETTER:
             value_end = _group_end(data, begin, end)
+            grouped = max(grouped, -1 - value_end)
         if value_end < 0 and size == 8 and after == _MINUS and _is_uuid(data, begin, end):
             value_end = begin + UUID_BYTES
             kind = np.int64(UUID)

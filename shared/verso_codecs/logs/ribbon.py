@@ -12,7 +12,7 @@ Dillinger et al. 2022, "Fast succinct retrieval and approximate membership using
 The table is stored column by column, each a string of bits, the lowest first.
 """
 
-# Compiled with what it imports: 43d054e26802b453
+# Compiled with what it imports: bf6decfc995269a8
 
 import numpy as np
 

@@ -19,7 +19,7 @@ seconds and a zone behind the time are read wherever they stand.
 All other bytes stand for themselves.
 """
 
-# Compiled with what it imports: 43d054e26802b453
+# Compiled with what it imports: bf6decfc995269a8
 
 from collections.abc import Sequence
 from dataclasses import dataclass

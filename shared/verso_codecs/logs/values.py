@@ -8,7 +8,7 @@ compared with up to seven candidates (`candidates`); if it is none of them it is
 Values coded or learnt so far stand in `Memory`, in order; what refers to them is found by hash.
 """
 
-# Compiled with what it imports: b41a6f8f582e6f25
+# Compiled with what it imports: f01abf8db94b4510
 
 import numpy as np
 from numpy.typing import NDArray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -167,6 +168,17 @@ def test_two_thousand_values_and_a_mebibyte_are_lines() -> None:
     parsed = parse(lines_of(texts), Shapes())
     assert np.diff(parsed.slot_bounds).tolist() == [2000, 1]
     assert (parsed.shapes < 0).all()
+
+
+@pytest.mark.parametrize("end", [b"abcde", b"zz", b"a1z", b""])
+def test_groups_of_digits_that_are_no_address_cost_no_square_of_their_number(end: bytes) -> None:
+    line = b"a:" * 200_000 + end
+    started = time.process_time()
+    parsed = parse(lines_of([line]), Shapes())
+    assert time.process_time() - started < 2.0
+    shapes = Shapes(parsed.new_rows)
+    parsed.number([0])
+    assert rendered(parsed, shapes, 0) == line
 
 
 def test_lines_outside_of_the_payload_are_refused() -> None:
