@@ -302,6 +302,8 @@ def find_joined(joined: Joined, tokens: Sequence[bytes]) -> Bytes:
         _find(joined.data, joined.bounds, np.frombuffer(bytearray(token), np.uint8), own)
         both = np.where(found == ANY_BLOCK, own, found)
         found = np.where((own == both) | (own == ANY_BLOCK) & (found > 0), both, np.uint8(0))
+        if not found.any():  # a long question has thousands of tokens
+            break
     return found
 
 

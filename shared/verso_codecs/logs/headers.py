@@ -28,11 +28,12 @@ _MOST_FIELDS = 9
 _LOGGER = re.compile(rb"[\w<*>$-]+(?:\.[\w<*>$-]+)+\s+(?=\[)")
 _BRACKETED = re.compile(rb"\[[^\]]*\]\s*:?\s*")
 _PROGRAM = re.compile(
-    rb"""(?:[\w.<*>-]+\s+)?                             # host
-    [\w.$/<*>()-]*[A-Za-z][\w.$/<*>()-]*(?:\[[^\]\s]*\])?(?:\s\([\w.<*>-]+\))?:\s+
-    |[\w.<*>$-]+(?:\s+\*<\*>)?\s+-\s+                  # program, dash""",
+    rb"""(?:[\w.<*>-]++\s++)?                           # host
+    (?=[0-9_.$/<*>()-]*+[A-Za-z])[\w.$/<*>()-]++(?:\[[^\]\s]*\])?(?:\s\([\w.<*>-]+\))?:\s+
+    |[\w.<*>$-]++(?:\s+\*<\*>)?\s+-\s+                 # program, dash""",
     re.VERBOSE,
 )
+"""Nothing is given back: a word of kilobytes would be looked at from each of its letters."""
 
 
 def message(text: bytes) -> bytes:
