@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,23 @@ def test_a_backup_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
     done = verso_standalone("restore", str(tmp_path / "none"), "--data", str(tmp_path / "d"))
     assert done.returncode == 1
     assert done.stderr.startswith("backup_invalid: expected backup.json in ")
+
+
+def test_a_backup_finds_sockets_that_lie_elsewhere_and_none_are_left_in_the_end(
+    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
+) -> None:
+    """The path of the data is too long for them, and a timer's backup has no XDG_RUNTIME_DIR."""
+    own = Path(tempfile.mkdtemp(prefix="run"))
+    platform = new_platform(XDG_RUNTIME_DIR=str(own))
+    platform.data = platform.data.parent / ("d" * 120)
+    platform.start()
+    with platform.client() as verso:
+        verso.ingest(lines(3))
+    assert len(list(own.glob("verso-*/vectors.sock"))) == 1
+    done = verso_standalone("backup", str(tmp_path / "saved"), "--data", str(platform.data))
+    assert done.returncode == 0, done.stdout + done.stderr
+    platform.stop()
+    own.rmdir()
 
 
 def test_a_backup_has_the_ledgers_of_the_platform_and_is_restored_on_their_copies(

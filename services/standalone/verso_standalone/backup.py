@@ -65,9 +65,9 @@ def save(data: Path, target: Path) -> Backup:
     if port is None:
         raise Unavailable(f"expected a platform running on {data}, got no data folder")
     url = Valkey(find_program(), folder.valkey, port=port, password=folder.secret()).url(0)
-    socket = folder.run_folder() / "vectors.sock"
+    settings = _settings(folder, url)
+    socket = (settings.run or folder.run_folder()) / "vectors.sock"
     with closing(EdgeVectors(socket, timeout_s=COPY_TIMEOUT_S)) as vectors:
-        settings = _settings(folder, url)
         return take(
             target,
             redis_url=url,

@@ -3,7 +3,7 @@
     DIR/lock            held as long as any process of the platform lives
     DIR/valkey/         ledger and patches (append-only file), configuration
     DIR/api-keys        hashes of API keys, if there are any
-    DIR/stores.json     where stores outside this folder are, as of the last start
+    DIR/stores.json     where stores outside this folder and sockets are, as of the last start
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
     DIR/models/         the served artifacts and heads, with their registry
@@ -75,10 +75,14 @@ class DataFolder:
         return self.root / "results"
 
     def keep_stores(self, environment: Mapping[str, str]) -> None:
-        """Note a worker's settings that say where the stores outside this folder are."""
+        """Note a worker's settings that say where the stores outside this folder are.
+
+        And the sockets: who takes a backup may have another folder for them, or none.
+        """
         named = {
             "ledgers": environment.get("VERSO_LEDGERS", ""),
             "cold_url": environment.get("VERSO_COLD_URL"),
+            "run": environment.get("VERSO_RUN"),
         }
         files.replace(self.root / _STORES_NAME, json.dumps(named).encode(), mode=0o600)
 
