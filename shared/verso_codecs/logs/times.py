@@ -38,6 +38,7 @@ _DIRECTIVES = b"YymbdaHMSfzs"
 _YEAR, _YEAR_2, _MONTH, _NAME, _DAY, _WEEKDAY, _HOUR, _MINUTE, _SECOND, _FRACTION, _ZONE, _EPOCH = (
     -1 - number for number in range(12)
 )
+_SINCE_1970 = "%s"
 _PATTERNS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%d %H:%M:%S",
@@ -51,7 +52,7 @@ _PATTERNS = (
     "%m.%d %H:%M:%S",
     "%Y%m%d-%H:%M:%S",
     "%y%m%d %H%M%S",
-    "%s",
+    _SINCE_1970,
 )
 _MAX_FIELD = 8
 _SAMPLE = 200
@@ -61,6 +62,8 @@ _LEAP_GAP = 8  # years from a 29th of February to the next, over 1900 or 2100
 _LAST_YEAR, _LAST_S, _LAST_NS = 2262, 9_223_372_036, 854_775_807  # of int64, in ns since 1970
 _HALF_YEAR_NS = 183 * DAY_S * _SECOND_NS
 _EARLIEST, _LATEST = 100_000_000, 9_000_000_000  # seconds since 1970
+_TEN_DIGITS_NS = 1_000_000_000 * _SECOND_NS  # 2001
+_EPOCH_SPAN_NS = 3653 * DAY_S * _SECOND_NS
 _BLANK, _COLON, _PERCENT = 32, 58, 37
 
 
@@ -387,10 +390,14 @@ def read(
     return times
 
 
-def find_format(lines: Lines, patterns: Sequence[str] = ()) -> TimeFormat | None:
+def find_format(
+    lines: Lines, patterns: Sequence[str] = (), *, arrived_ns: int | None = None
+) -> TimeFormat | None:
     """Return the format that most of the first lines follow, or None if not half of them do.
 
-    Of ``patterns`` that the caller knows one line is enough.
+    Of ``patterns`` that the caller knows one line is enough. Otherwise numbers are seconds since
+    1970 only where they can be: of ten digits, within ten years, and no later than a day after
+    the lines' arrival. Other numbers of as many digits are identifiers.
     """
     sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
     times = np.empty(sample.begins.size, np.int64)
@@ -399,6 +406,16 @@ def find_format(lines: Lines, patterns: Sequence[str] = ()) -> TimeFormat | None
         for pattern in patterns or _PATTERNS:
             form = TimeFormat(pattern, field)
             found = int(_read_times(sample, form.program, field, 0, MISSING, 0, times))
-            if found > most:
+            if found <= most:
+                continue
+            if patterns or pattern != _SINCE_1970 or _is_clock(times, arrived_ns):
                 best, most = form, found
     return best
+
+
+def _is_clock(times: State, arrived_ns: int | None) -> bool:
+    """Whether numbers that can be read as times since 1970 are likely some."""
+    there = times[times != MISSING]
+    least, latest = int(there.min()), int(there.max())
+    is_past = arrived_ns is None or latest <= arrived_ns + DAY_S * _SECOND_NS
+    return is_past and least >= _TEN_DIGITS_NS and latest - least <= _EPOCH_SPAN_NS

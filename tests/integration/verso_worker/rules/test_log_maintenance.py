@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -88,6 +89,16 @@ def test_the_keeper_has_lines_deleted_that_are_past_their_time(logs: Stores) -> 
     assert (state.lines, state.deleted, state.segment_bytes) == (0, 0, 0)
     ingest(logs, lines(10), host="a")
     assert raw(logs) == lines(10)
+
+
+def test_lines_with_long_numbers_are_no_older_than_they_are(logs: Stores) -> None:
+    drawn = random.Random(9)
+    text = b"".join(b"order %d is closed\n" % drawn.randrange(10**8, 10**10) for _ in range(500))
+    ingest(logs, text, host="a")
+    keeper = Retention(logs.ledger, every_s=60.0, clock=lambda: START + DAY / 2)
+    assert keeper.step() == 1
+    logs.dispatcher.run_queue(Queue.BULK)
+    assert raw(logs) == text
 
 
 def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: Stores) -> None:

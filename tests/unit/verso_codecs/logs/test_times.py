@@ -149,6 +149,25 @@ def test_times_without_a_zone_are_in_the_zone_of_the_stream() -> None:
     assert times.tolist() == [ns(2023, 12, 31, 23), ns(2024, 1, 1)]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "there"),
+    [
+        ([1117838976, 1117838977, 1117999999], True),
+        ([1117838976, 1417838976], True),
+        ([1117838976, 1617838976], False),  # sixteen years apart
+        ([482915736, 482915737], False),  # nine digits
+        ([1795262400, 1795262401], False),  # after they came
+        ([4100200300, 1117838976], False),
+    ],
+)
+def test_numbers_are_times_only_where_they_can_be(numbers: list[int], *, there: bool) -> None:
+    """Else they are orders, accounts and sizes, and lines would be past their retention at once."""
+    lines = split(b"".join(b"order %d was shipped\n" % number for number in numbers))
+    form = TimeFormat("%s", 1) if there else None
+    assert find_format(lines, arrived_ns=1_790_000_000 * 10**9) == form
+    assert find_format(lines, ["%s"], arrived_ns=1_790_000_000 * 10**9) == TimeFormat("%s", 1)
+
+
 def test_lines_without_times_have_no_format() -> None:
     assert find_format(split(b"a\nb\n")) is None
     assert find_format(split(b"")) is None

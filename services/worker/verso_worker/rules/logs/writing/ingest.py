@@ -212,7 +212,8 @@ class LogIngest:
         if params.time_format == time_formats.NONE:
             return TimeSource(arrived_ns=params.arrived)
         key = params.uid, params.stream, params.time_format
-        found = times.find_format(lines, time_formats.patterns(params.time_format))
+        patterns = time_formats.patterns(params.time_format)
+        found = times.find_format(lines, patterns, arrived_ns=params.arrived)
         with self._lock:
             found = self._formats.get(key) if found is None else found
             if found is None:
