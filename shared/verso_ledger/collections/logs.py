@@ -249,6 +249,15 @@ class Logs:
                 "list[bytes]", self._redis.zrangebyscore(key("segments", uid), f"({after}", "+inf")
             )
 
+    def listed(self, uid: str) -> tuple[int, int, list[bytes]]:
+        """Return of one moment: lines and removals as they are counted, and all members."""
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hmget(key("log", uid), "lines", "r")
+            pipe.zrange(key("segments", uid), 0, -1)
+            counts, members = pipe.execute()
+        lines, removed = (_number(value or b"0") for value in counts)
+        return lines, removed, members
+
     def read(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
         """Return segments by stream and first number; None for one that is gone."""
         return self._values([key("segment", uid, *place) for place in places])

@@ -20,6 +20,8 @@ from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
+from verso_core.segments import LogState
+from verso_ledger.collections.logs import Logs
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.stores.edge.client import EdgeVectors
@@ -188,6 +190,23 @@ def test_lines_that_were_deleted_before_their_verify_are_verified(logs: Stores) 
     assert logs.ledger.logs.state(NAME).verified == 2100
     ingest(logs, lines(2100, start=2100), verify=False)
     logs.redis.zremrangebyrank(f"verso:segments:{logs.uid(NAME)}", -2, -2)
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    assert logs.ledger.logs.state(NAME).verified == 2100
+
+
+def test_lines_that_were_deleted_are_verified_while_others_change_the_collection(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(logs, lines(2100), verify=False)
+    params = {"collection": NAME, "filter": {"field": "time", "lt": START + 2048}}
+    logs.do(Kind.DELETE_MATCHING, params, [Item({"part": 0, "parts": 1})])
+    right = Logs.state
+
+    def changing(self: Logs, collection: str) -> LogState:
+        logs.redis.hincrby(f"verso:log:{logs.uid(NAME)}", "text", 1)
+        return right(self, collection)
+
+    monkeypatch.setattr(Logs, "state", changing)
     logs.dispatcher.run_queue(Queue.SCRUB)
     assert logs.ledger.logs.state(NAME).verified == 2100
 

@@ -286,6 +286,10 @@ class Logs(Protocol):
         """Return the members of the segments written after segment number ``after``."""
         ...
 
+    def listed(self, uid: str) -> tuple[int, int, list[bytes]]:
+        """Return of one moment: lines and removals as they are counted, and all members."""
+        ...
+
     def read(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
         """Return segments by stream and first number; None for one that is gone."""
         ...

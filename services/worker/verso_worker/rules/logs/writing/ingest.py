@@ -66,7 +66,6 @@ FIT_AGAIN = 8
 GENERATIONS = 6
 """Most generations of tables."""
 _STORED_TOGETHER = 64
-_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,13 +329,8 @@ class LogIngest:
 
         The list of segments then has as many lines as the counters say.
         """
-        logs = self.store.ledger
-        for _ in range(_TRIES):
-            state = logs.state(log.name)
-            listed = sum(Segment.unpack(member).lines for member in logs.segments(log.uid))
-            if logs.state(log.name) == state:
-                return state.removed > 0 and listed == state.lines
-        return False
+        lines, removed, members = self.store.ledger.listed(log.uid)
+        return removed > 0 and lines == sum(Segment.unpack(member).lines for member in members)
 
     def _rewrite(
         self, payload: _Payload, item: LinesItem, log: LogCollection, params: IngestLinesParams
