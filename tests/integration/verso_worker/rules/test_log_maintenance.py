@@ -22,6 +22,7 @@ from verso_keeper.retention import Retention
 from verso_ledger.collections.logs import Logs
 from verso_worker.rules.logs import scrub, segments
 from verso_worker.rules.logs.reading import Batch, LineReader
+from verso_worker.rules.logs.writing import ingest as writing
 
 DAY = 86_400.0
 LONG = b"2026-01-01T00:01:40Z a trace of java.lang.NullPointerException " + b"at f(X.java:7) " * 700
@@ -125,6 +126,27 @@ def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: S
     logs.pipeline._lines.management.merge(logs.ledger.documents.collection(NAME))
     assert raw(logs) == text_of([*rows[:100], *rows[102:]])
     assert logs.read("0:100", collection=NAME) == [DocumentUnknown.code]
+
+
+def test_text_of_many_lines_is_read_in_small_parts_whose_times_are_those_of_the_whole(
+    logs: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONG_LINE_BYTES", 30)
+    monkeypatch.setattr(writing, "BLOCK_LINES", 4)
+    rows = [
+        (b"" if n % 8 in (3, 4, 5) else b"2026-01-01T00:00:%02dZ " % n) + b"a long text of %d" % n
+        for n in range(21)
+    ]
+    rows = [row.ljust(40, b".") for row in rows]
+    [found] = ingest(logs, text_of(rows)[:-1], host="a")
+    assert found["records"] == 21
+    assert len(logs.redis.keys("verso:segment:*")) == 6
+    assert raw(logs) == text_of(rows)[:-1]
+    times = [json.loads(row)["time"] for row in raw(logs, raw=False).splitlines()]
+    told = [max(at for at in range(n + 1) if at % 8 not in (3, 4, 5)) for n in range(21)]
+    assert times == [f"2026-01-01T00:00:{at:02}Z" for at in told]
+    stored = logs.do(Kind.RECONSTRUCT, {"collection": NAME}, [Item({"id": "0:12"})])[1][0].items[0]
+    assert stored["time"] == START + 10
 
 
 def test_small_segments_of_a_slow_stream_are_merged_day_by_day(logs: Stores) -> None:

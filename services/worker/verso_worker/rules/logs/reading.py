@@ -191,7 +191,8 @@ class LineReader:
         # As when they were written; a part of them would have other years.
         source = opened.front.times
         latest_ns = MISSING if whole else year_bound(segment, source)
-        when = read_times(lines, source, latest_ns=latest_ns)
+        before = (lambda: source.arrived_ns) if opened.is_records else None
+        when = read_times(lines, source, latest_ns=latest_ns, before=before)
         return passing_batch(
             log, segment, condition, numbers=numbers, when=when, there=there, lines=lines
         )

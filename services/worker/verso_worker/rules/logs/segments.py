@@ -137,11 +137,15 @@ def _parts(begin: int, end: int) -> list[tuple[int, int]]:
 def of_records(
     lines: Lines, *, target: Destination, begin: int, end: int, is_open: bool
 ) -> SegmentWrite:
-    """Return the segment of lines [begin, end) that are stored as documents."""
+    """Return the segment of lines [begin, end) that are stored as documents.
+
+    ``target`` has the time of the first of them as that of their arrival: a line without one has
+    that of the line before, which this segment lacks.
+    """
     whole = line_arrays.take(lines, np.arange(begin, end))
     flags = RECORDS | (OPEN if is_open else 0)
     front = Front(flags, end - begin, target.times, EMPTY, b"", ())
-    span = _span(read_times(whole, target.times))
+    span = _span(read_times(whole, target.times, before=lambda: target.times.arrived_ns))
     segment = Segment(target.stream, target.first + begin, end - begin, *span, flags=flags)
     return SegmentWrite(segment, front.pack([]), 0)  # the documents count their own text
 

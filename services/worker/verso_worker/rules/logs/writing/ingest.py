@@ -40,7 +40,7 @@ from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_core.texts import Metadata, check_metadata
 from verso_worker.records import line_arrays
 from verso_worker.records.outputs import Timings
-from verso_worker.records.segments import RECORDS, TimeSource, set_bits
+from verso_worker.records.segments import BLOCK_LINES, RECORDS, TimeSource, set_bits
 from verso_worker.rules.ingest import Ingest, Source, writer_of
 from verso_worker.rules.logs.bodies import TIME_PATTERN
 from verso_worker.rules.logs.collection import LogCollection, LogStore
@@ -257,11 +257,13 @@ class LogIngest:
         for begin, end, is_text in _runs(texts):
             is_open = payload.is_open and end == len(texts)
             if is_text:
-                # A line without a time has that of the line before, which this segment lacks.
-                own = replace(target, times=replace(target.times, arrived_ns=int(when[begin])))
-                found.append(
-                    of_records(payload.lines, target=own, begin=begin, end=end, is_open=is_open)
-                )
+                for start in range(begin, end, BLOCK_LINES):
+                    stop = min(end, start + BLOCK_LINES)
+                    own = replace(target, times=replace(target.times, arrived_ns=int(when[start])))
+                    opened = is_open and stop == end
+                    found.append(
+                        of_records(payload.lines, target=own, begin=start, end=stop, is_open=opened)
+                    )
                 passed += end - begin
                 continue
             found += coded(
