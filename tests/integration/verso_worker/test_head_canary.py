@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -29,7 +31,7 @@ from verso_worker.records.outputs import Timings
 from verso_worker.rules.classification.classify import Classify
 from verso_worker.rules.classification.feedback import Feedback, Learned
 from verso_worker.rules.classification.subjects import SubjectReader
-from verso_worker.rules.ports.models import StableRun
+from verso_worker.rules.ports.models import HeadEngine, StableRun
 
 DATA = Path(__file__).parents[2] / "data"
 ARTIFACT = DATA / "artifact-tiny"
@@ -57,6 +59,22 @@ class Labels:
         """Return no row."""
         del head, version
         return []
+
+
+class Loading:
+    """An engine that counts the heads that it is told to load."""
+
+    def __init__(self, engine: HeadEngine) -> None:
+        self.loads = 0
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def head_load(self, folder: Path) -> None:
+        """Load and check a head."""
+        self.loads += 1
+        self._engine.head_load(folder)
 
 
 class Sums:
@@ -192,6 +210,17 @@ def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
     place = Place(models, model_store)
     assert best(place.classified()) == ["retry", "request", "frame"]
     assert place.told == []
+
+
+def test_a_canary_is_loaded_once_and_so_as_fast_as_what_it_is_compared_with(
+    model_store: ArtifactStore, models: Path
+) -> None:
+    engine = Loading(model_store.current().heads)
+    model = replace(model_store.current(), heads=cast(Any, engine))
+    place = Place(models, cast(Any, SimpleNamespace(current=lambda: model)))
+    for number in range(3):
+        assert {one.channel for one in place.classified(job=str(number))} == {"canary"}
+    assert engine.loads == 2
 
 
 def test_without_a_canary_nothing_is_compared(model_store: ArtifactStore, models: Path) -> None:

@@ -74,6 +74,7 @@ class HeadStore:
         self._checked: dict[tuple[str, str], _Checked] = {}
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
+        self._passed: set[tuple[str, str, str]] = set()
         self._trials: dict[tuple[str, str], Counter[bool]] = {}
         self._agreement: dict[tuple[str, str], Counter[bool]] = {}
         self._over = threading.Event()
@@ -216,9 +217,7 @@ class HeadStore:
                 if version is None or (name, version) in self._faults:
                     continue
                 try:
-                    checked = self._check(name, version)
-                    if checked.head.space == self._models.current().space:
-                        self._models.current().heads.head_load(checked.folder)
+                    self._load(self._check(name, version))
                 except ArtifactInvalid as error:
                     self._blame(name, version, error.detail)
                 except EngineUnavailable as error:
@@ -336,13 +335,16 @@ class HeadStore:
             return self._checked[key]
 
     def _load(self, checked: _Checked) -> None:
-        """Let the engine check a version that has not been served yet."""
-        head = checked.head
-        if self._good.get(head.name) == head.version:
-            return
-        model = self._models.current()
-        if head.space == model.space:
+        """Let the artifact's engine check a version, once.
+
+        An engine that was started again gets the head from the call that needs it. Loaded for every
+        job, a canary would be slower than the stable version that is compared with it.
+        """
+        head, model = checked.head, self._models.current()
+        passed = head.name, head.version, model.codec
+        if head.space == model.space and passed not in self._passed:
             model.heads.head_load(checked.folder)
+            self._passed.add(passed)
 
     def _blame(self, name: str, version: str, detail: str) -> None:
         if (name, version) not in self._faults:
