@@ -116,14 +116,22 @@ class ArtifactCanary:
         self._trial = trial
         self._on_tried = on_tried
         self._tries = tries or Tries()
+        self._made: tuple[str, Pipeline] | None = None
 
     def pipeline(self, job_id: str) -> Pipeline | None:
-        """Return a pipeline that uses the canary; None for a job outside the canary's share."""
+        """Return a pipeline that uses the canary; None for a job outside the canary's share.
+
+        It is made once: as the stable artifact's it keeps what it reads of log collections.
+        """
         models = self._models.canary(job_id)
         if models is None:
             return None
-        self._note_trial(models.current().codec)
-        return self._make(models)
+        codec = models.current().codec
+        self._note_trial(codec)
+        made = self._made
+        if made is None or made[0] != codec:
+            made = self._made = codec, self._make(models)
+        return made[1]
 
     def _note_trial(self, codec: str) -> None:
         tries, trial = self._tries, self._trial()

@@ -144,6 +144,21 @@ def test_an_ingest_that_succeeded_stands_whatever_the_comparison_meets(
     assert both[0].asked == [CODED_CHUNKS] * 4
 
 
+def test_jobs_of_one_canary_share_a_pipeline_and_what_it_keeps() -> None:
+    codecs = ["first"]
+    serving = SimpleNamespace(current=lambda: SimpleNamespace(codec=codecs[-1]))
+    canary = ArtifactCanary(
+        cast("ArtifactStore", SimpleNamespace(canary=lambda _: serving)),
+        Metrics(CollectorRegistry()),
+        make=lambda _: cast("Any", object()),
+        withdraw=lambda _codec, _reason: None,
+    )
+    first = canary.pipeline("a")
+    assert canary.pipeline("b") is first
+    codecs.append("second")
+    assert canary.pipeline("a") is not first
+
+
 def test_an_artifact_that_is_tried_again_starts_at_zero() -> None:
     serving = SimpleNamespace(current=lambda: SimpleNamespace(codec="c0d3c"))
     models = cast("ArtifactStore", SimpleNamespace(canary=lambda _: serving))
