@@ -81,6 +81,7 @@ class AsyncLedger:
         self.name = name
         self._scripts = AsyncScripts(client, policy, replicas=replicas)
         self._events = JobEvents(client)
+        self._reader = collection_rows.Reader()
         self.arrivals = Arrivals(client, self._events)
         self.webhooks = Webhooks(client, self._scripts)
         self.sessions = Sessions(client)
@@ -308,9 +309,12 @@ class AsyncLedger:
                 pipe.hgetall(key("partitioned"))
                 pipe.time()
                 rows, aliases, hidden, shut, came, partitioned, clock = await pipe.execute()
-        found = collection_rows.collections(rows, aliases=aliases, hidden=hidden)
+        found = self._reader.collections(rows, aliases=aliases, hidden=hidden)
         return Listed(
-            {name: one.model_copy(update={"name": name}) for name, one in found.items()},
+            {
+                name: one if one.name == name else one.model_copy(update={"name": name})
+                for name, one in found.items()
+            },
             frozenset(name for name in found if scalars.has_moved(shut.get(f"n:{name}".encode()))),
             frozenset(
                 name

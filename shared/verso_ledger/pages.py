@@ -315,20 +315,23 @@ async def _location(client: Redis, name: str) -> tuple[str, int]:
         CollectionBusy: it has moved to another ledger.
         CollectionUnknown: there is none of this name.
     """
-    with translated():
-        async with client.pipeline(transaction=True) as pipe:
-            pipe.hgetall(key("collections"))
-            pipe.hgetall(key("aliases"))
-            pipe.smembers(key("hidden"))
-            pipe.hgetall(key("uids"))
-            pipe.hget(key("shut"), f"n:{name}")
-            rows, aliases, hidden, uids, shut = await pipe.execute()
+    asked, own = "", name
+    while own != asked:
+        asked = own
+        with translated():
+            async with client.pipeline(transaction=True) as pipe:
+                pipe.hget(key("collections"), asked)
+                pipe.hget(key("uids"), asked)
+                pipe.hget(key("aliases"), name)
+                pipe.sismember(key("hidden"), name)
+                pipe.hget(key("shut"), f"n:{name}")
+                row, uid, alias, hidden, shut = await pipe.execute()
+        own = name if alias is None else scalars.text(alias)
     if scalars.has_moved(shut):
         raise CollectionBusy("the collection has just moved to another ledger")
-    found = collection_rows.collections(rows, aliases=aliases, hidden=hidden).get(name)
-    if found is None:
+    if row is None or (alias is None and hidden):
         raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-    return scalars.text(uids[found.name.encode()]), found.buckets
+    return scalars.text(uid), collection_rows.load(row).buckets
 
 
 def _row(document: Any, data: Any) -> DocumentRow | None:

@@ -234,7 +234,7 @@ class Rollover:
         """
         own = partition_name(name, part.number)
         ledger = self._ledgers[self._place(name, own, state)]
-        there = ledger.documents.collections().get(own)
+        there = ledger.documents.named(own)
         if there is not None and there.owner != state.owner:
             self._delete(ledger, own, part)
             return True
@@ -410,7 +410,7 @@ class Rollover:
             LedgerUnavailable: a ledger that may have it does not answer.
         """
         ledger = self._index.ledger_of_collection(own)
-        found = ledger.documents.collections().get(own)
+        found = ledger.documents.named(own)
         if found is None:
             raise CollectionBusy(f"{own!r} is being moved to another ledger")
         return _Where(ledger, found)

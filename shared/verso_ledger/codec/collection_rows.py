@@ -74,13 +74,29 @@ def stored_collection(stored: bytes, asked: Collection) -> Collection:
     return found
 
 
-def collections(
-    rows: Mapping[bytes, bytes], *, aliases: Mapping[bytes, bytes], hidden: Container[bytes]
-) -> dict[str, Collection]:
-    """Read all collections, by the name that users know, in order."""
-    shown = {name: row for name, row in rows.items() if name not in hidden}
-    shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
-    return {text(name): load(row) for name, row in sorted(shown.items())}
+class Reader:
+    """Reads the collections of a ledger; a row that is as it was last is not parsed again.
+
+    There may be thousands, and processes read them every second.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, Collection] = {}
+
+    def collections(
+        self,
+        rows: Mapping[bytes, bytes],
+        *,
+        aliases: Mapping[bytes, bytes],
+        hidden: Container[bytes],
+    ) -> dict[str, Collection]:
+        """Read all collections, by the name that users know, in order."""
+        shown = {name: row for name, row in rows.items() if name not in hidden}
+        shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
+        before = self._read
+        read = {row: before.get(row) or load(row) for row in shown.values()}
+        self._read = read
+        return {text(name): read[row] for name, row in sorted(shown.items())}
 
 
 def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:

@@ -42,6 +42,7 @@ class Documents:
         self._redis = scripts.client
         self._locations = locations
         self._ledger = ledger
+        self._reader = collection_rows.Reader()
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, in order.
@@ -54,7 +55,21 @@ class Documents:
             pipe.hgetall(key("aliases"))
             pipe.smembers(key("hidden"))
             rows, aliases, hidden = pipe.execute()
-        return collection_rows.collections(rows, aliases=aliases, hidden=hidden)
+        return self._reader.collections(rows, aliases=aliases, hidden=hidden)
+
+    def named(self, name: str) -> Collection | None:
+        """Return the collection that users know by a name, as :meth:`collections` has it."""
+        asked, own = "", name
+        while own != asked:
+            asked = own
+            with translated(), self._redis.pipeline(transaction=True) as pipe:
+                pipe.hget(key("collections"), asked)
+                pipe.hget(key("aliases"), name)
+                pipe.sismember(key("hidden"), name)
+                row, alias, hidden = pipe.execute()
+            own = name if alias is None else scalars.text(alias)
+        shown = row is not None and (alias is not None or not hidden)
+        return collection_rows.load(row) if shown else None
 
     def here(self) -> dict[str, Collection]:
         """Return the collections that have not moved to another ledger, as :meth:`collections`."""

@@ -48,7 +48,7 @@ class LedgerIndex:
             for ledger in self._ledgers.values():
                 try:
                     left = ledger.moves.has_left(name)
-                    listed = name in ledger.documents.collections()
+                    listed = ledger.documents.named(name) is not None
                 except LedgerUnavailable as exc:
                     error = exc
                     continue

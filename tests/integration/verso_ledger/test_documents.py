@@ -456,6 +456,35 @@ def test_a_collection_gets_an_own_name_that_none_before_it_had(
     assert len(set(owns)) == 4
 
 
+def test_a_collection_is_found_by_each_name_as_in_the_list_of_all(
+    store: Ledger, new_collection: Collections
+) -> None:
+    store.documents.collection_put(new_collection("again"))
+    store.documents.collection_delete("again")
+    own = store.documents.collection_put(new_collection("again")).name
+    assert own != "again"
+    listed = store.documents.collections()
+    assert set(listed) == {"c", "again"}
+    for name in ("c", "again", own, "none"):
+        assert store.documents.named(name) == listed.get(name)
+
+
+def test_a_list_has_what_changed_and_the_same_of_what_did_not(
+    store: Ledger, new_collection: Collections
+) -> None:
+    store.documents.collection_put(new_collection("other"))
+    before = store.documents.collections()
+    changed = store.documents.collection_change(
+        "c", lambda one: one.model_copy(update={"retention_days": 3.0})
+    )
+    after = store.documents.collections()
+    assert after["c"] == changed
+    assert after["c"] != before["c"]
+    assert after["other"] is before["other"]
+    store.documents.collection_delete("c")
+    assert set(store.documents.collections()) == {"other"}
+
+
 def test_the_vectors_of_a_deleted_collection_are_garbage(
     store: Ledger, new_collection: Collections
 ) -> None:

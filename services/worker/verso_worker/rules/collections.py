@@ -39,7 +39,7 @@ def collection_named(documents: Documents, name: str) -> Collection:
     Raises:
         CollectionUnknown: there is none.
     """
-    found = documents.collections().get(name)
+    found = documents.named(name)
     if found is None:
         raise CollectionUnknown(f"no collection {name!r}")
     return found
@@ -88,7 +88,7 @@ class Collections:
                 "expected text_policy patch for a collection of kind logs: lines are kept in blocks"
             )
         model = self._model(request)
-        known = self.documents.collections().get(request.name)
+        known = self.documents.named(request.name)
         if known is not None:
             if request.artifact is not None and known.space != model.space:
                 raise CollectionExists(

@@ -95,7 +95,7 @@ class CollectionKinds:
                 self.lines.kernels.wait()
                 found = self.lines.maintenance.scrub(collection, item, found)
         except CollectionUnknown:
-            if name in self.documents.collections():
+            if self.documents.named(name) is not None:
                 raise  # it was not deleted: the vector store has lost it
             found = Scrubbed.of(item.count, {})
         return SliceOutcome(Result([found]))

@@ -164,6 +164,9 @@ class Documents(Protocol):
     def collections(self) -> dict[str, Collection]:
         """Return all collections by name."""
 
+    def named(self, name: str) -> Collection | None:
+        """Return the collection that users know by a name; None if there is none."""
+
     def collection(self, name: str) -> Collection:
         """Return a collection by its own name; raises CollectionUnknown if there is none."""
 
