@@ -969,15 +969,15 @@ def test_a_collection_that_comes_while_it_is_looked_for_is_found(
     begin(here, "b", "home")
     home, other = here.ledgers["home"], here.ledgers["b"]
     index = LedgerIndex(here.ledgers)
-    listed = home.documents.collections
+    named = home.documents.named
 
-    def before_it_came() -> Any:
-        found = listed()
-        home.documents.collections = listed  # type: ignore[method-assign]
+    def before_it_came(name: str) -> Any:
+        found = named(name)
+        home.documents.named = named  # type: ignore[method-assign]
         run_to_end(here, "b")
         return found
 
-    home.documents.collections = before_it_came  # type: ignore[method-assign]
+    home.documents.named = before_it_came  # type: ignore[method-assign]
     assert index.ledger_of_collection(NAME) is home
     assert not here.listed(other)
     home.documents.collection_delete(NAME)
