@@ -218,9 +218,10 @@ class RegistryWatcher:
             if self._try(Channel.STABLE, wanted.previous) is not None or wanted.previous is None:
                 raise error
             self._refused[Channel.STABLE, str(wanted.stable)] = error_body(error)
-        if wanted.canary is None:
-            self._taken.pop(Channel.CANARY, None)
-        else:
+        canary = self._taken.get(Channel.CANARY)
+        if canary is not None and canary.name != wanted.canary:
+            del self._taken[Channel.CANARY]  # even if the next one cannot be loaded for now
+        if wanted.canary is not None:
             self._try(Channel.CANARY, wanted.canary)
         self._take_additional(self._registry.additional)
         self._serve()

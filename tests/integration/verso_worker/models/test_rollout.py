@@ -134,6 +134,25 @@ def test_what_changes_is_published_at_the_next_look(place: Place) -> None:
     assert place.told[-1]["artifact"]["trial"] == {"passed": 3, "failed": 0}
 
 
+def test_a_canary_that_another_replaces_serves_no_more_while_that_one_cannot_be_loaded(
+    place: Place,
+) -> None:
+    """What it does would be counted in the trial of the next one."""
+    place.assign(place.publish(1), Channel.CANARY, share=1.0)
+    place.watcher.step()
+    assert place.model_store.canary("job") is not None
+    place.assign(place.publish(2), Channel.CANARY)
+    kept = place.models.parent / "keep"
+    shutil.rmtree(kept)
+    kept.write_bytes(b"")  # no room for copies
+    place.watcher.step()
+    refused = {one["name"]: one["error"] for one in place.told[-1]["artifact"]["refused"]}
+    assert refused["v2"]["code"] == "disk_full"
+    assert registry.read(place.models).canary == "v2"
+    assert place.told[-1]["artifact"]["canary"] is None
+    assert place.model_store.canary("job") is None
+
+
 def test_a_corrupt_canary_is_withdrawn_from_the_registry(place: Place) -> None:
     place.assign(place.publish(1, spoilt=True), Channel.CANARY)
     place.watcher.step()
