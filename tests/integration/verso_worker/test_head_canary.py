@@ -280,6 +280,24 @@ def test_labels_that_come_in_a_promotion_are_of_the_version_that_said_what_they_
     assert place.labels.taken == {canary: [False, False, True]}
 
 
+def test_labels_that_come_while_a_canary_is_replaced_do_not_score_the_next_one(
+    model_store: ArtifactStore, models: Path
+) -> None:
+    place = Place(models, model_store)
+    calls: list[str | None] = []
+
+    def replace_it() -> None:
+        calls.append(registry.read(models).rollout("kinds").canary)
+        if len(calls) == 2:  # the stable version has said what it says
+            version = swapped(models, "frame", "retry")
+            registry.assign(models, Channel.CANARY, version, head="kinds")
+
+    place.labelled(replace_it)
+    place.heads.review()
+    assert len(calls) == 2
+    assert not place.sums.kept
+
+
 def test_a_canary_that_is_as_good_stays(model_store: ArtifactStore, models: Path) -> None:
     registry.assign(models, Channel.CANARY, None, head="kinds")
     again = renamed(models)

@@ -152,7 +152,10 @@ class HeadStore:
         :class:`~verso_worker.models.rollout.RegistryWatcher` then withdraws it.
         """
         name = self._read().head_of(name)
-        trial = self._read().rollout(name).trial_of_canary or version
+        rollout = self._read().rollout(name)
+        trial = rollout.trial_of_canary
+        if rollout.canary != version or trial is None:
+            return  # it was promoted, withdrawn or replaced meanwhile
         with self._lock:
             counts = self._trials.setdefault((name, trial), Counter())
             counts[error is None] += 1

@@ -197,6 +197,20 @@ def test_a_head_that_is_tried_again_starts_at_zero(tmp_path: Path) -> None:
     assert ("kinds", "v2") not in heads._faults
 
 
+def test_what_a_canary_of_a_head_fails_after_another_replaced_it_is_not_the_others(
+    tmp_path: Path,
+) -> None:
+    heads = HeadStore(tmp_path, cast("Any", None))
+    rollout = {"stable": "v1", "canary": "v3", "trial": "third"}
+    (tmp_path / "registry.json").write_text(json.dumps({"heads": {"kinds": rollout}}))
+    for _ in range(3):
+        heads.tried("kinds", "v2", BROKEN)
+    assert heads.states()[0]["trial"]["failed"] == 0
+    heads.tried("kinds", "v3", BROKEN)
+    assert heads.states()[0]["trial"]["failed"] == 1
+    assert ("kinds", "v3") not in heads._faults
+
+
 def test_a_head_is_described_with_the_tasks_that_it_is_known_as(tmp_path: Path) -> None:
     heads = {name: {"stable": "v1"} for name in ("alike", "duplicate")}
     tasks = {"similarity": "alike", "duplicate": "alike"}  # the second is a head of its own now

@@ -154,13 +154,16 @@ class Feedback:
 
         An error of the canary is logged only: the caller's labels are on the stable version.
         """
-        if self.heads.canary(name, Channel.CANARY) is None:
+        version = self.heads.canary(name, Channel.CANARY)
+        if version is None:
             return
         try:
             canary = classify(Channel.CANARY).items
         except VersoError as error:
             _log.warning("canary of head %s is not scored: %s", name, error.detail)
             return
+        if self.heads.canary(name, Channel.CANARY) != version:
+            return  # the trial is another one's
         scores = [
             (_brier(one, item.label), _brier(other, item.label))
             for one, other, item in zip(canary, stable, accepted, strict=True)
