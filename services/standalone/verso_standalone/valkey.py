@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from verso_core import files
-from verso_core.errors import Unavailable
+from verso_core.errors import RequestInvalid, Unavailable
 
 PROGRAMS = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
@@ -32,6 +32,8 @@ _TRIES = 200
 _READ_BYTES = 1 << 16
 AOF_FOLDER = "appendonlydir"
 AOF_MANIFEST = "appendonly.aof.manifest"
+_EMPTY_BYTES = 128
+"""More than a base without a key has (89 bytes), less than one of a ledger."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +75,11 @@ class Valkey:
         Bytes that a power cut left unwritten are cut off the append-only file, and the settings
         file is written. The password is in that file, which only its owner may read, and not in the
         command line, which every user of the machine can list.
+
+        Raises:
+            RequestInvalid: a part of the append-only file is missing.
         """
+        check_whole(self.folder)
         drop_unwritten(self.folder)
         path = self.folder / "valkey.conf"
         text = _SETTINGS.format(
@@ -120,6 +126,39 @@ def find_program() -> Path:
     )
 
 
+def check_whole(folder: Path) -> None:
+    """Check that the append-only file has all its parts, as one that was copied in part has not.
+
+    Valkey starts without keys where the manifest is missing, and writes over the base; it takes an
+    empty base for one without keys. A first start that was cut off has left a base without keys.
+
+    Args:
+        folder: the server's, which need not hold a file yet.
+
+    Raises:
+        RequestInvalid: a part is missing.
+    """
+    manifest = folder / AOF_FOLDER / AOF_MANIFEST
+    if not manifest.exists():
+        parts = (folder / AOF_FOLDER).glob("appendonly.aof.*")
+        lacking = [manifest] if sum(path.stat().st_size for path in parts) > _EMPTY_BYTES else []
+    elif named := _parts(manifest):
+        empty = {name for name, kind in named if kind == "i"}  # nothing was written since its start
+        paths = [manifest.with_name(name) for name, _ in named]
+        lacking = [
+            path
+            for path in paths
+            if not path.is_file() or not (path.stat().st_size or path.name in empty)
+        ]
+    else:
+        lacking = [manifest]
+    if lacking:
+        raise RequestInvalid(
+            f"expected {lacking[0]}, which is missing or empty: put it back from where the folder "
+            "was copied from, or restore a backup"
+        )
+
+
 def drop_unwritten(folder: Path) -> int:
     """Cut the zero bytes off the end of the newest append-only file; return how many there were.
 
@@ -155,12 +194,17 @@ def drop_unwritten(folder: Path) -> int:
 def _newest_append_only_file(folder: Path) -> Path | None:
     """Return the file that commands were appended to last, as the manifest names it."""
     try:
-        lines = (folder / AOF_MANIFEST).read_text(encoding="utf-8").splitlines()
+        appended = [name for name, kind in _parts(folder / AOF_MANIFEST) if kind == "i"]
     except FileNotFoundError:
         return None
-    # A line: file NAME seq NUMBER type i, in the order of the numbers; b is the base, h is history.
-    appended = [words[1] for line in lines if (words := line.split())[4:6] == ["type", "i"]]
     return folder / appended[-1] if appended else None
+
+
+def _parts(manifest: Path) -> list[tuple[str, str]]:
+    """Return the files that a manifest names, with i for those appended to and b for the base."""
+    # A line: file NAME seq NUMBER type i, in the order of the numbers; h is history.
+    lines = (line.split() for line in manifest.read_text(encoding="utf-8").splitlines())
+    return [(words[1], words[5]) for words in lines if words[4:6] in (["type", "i"], ["type", "b"])]
 
 
 def _end_of_written(file: BinaryIO, length: int) -> int:

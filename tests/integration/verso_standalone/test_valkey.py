@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from verso_core.errors import Unavailable
+from verso_core.errors import RequestInvalid, Unavailable
 from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch, EpochState
 from verso_standalone.backup import ledger_state
@@ -136,6 +137,38 @@ def test_a_file_whose_commands_are_whole_is_left_alone(tmp_path: Path) -> None:
     assert drop_unwritten(tmp_path) == 0
     assert (folder / "a").read_bytes() == b"*1\r\n$4\r\nPI\0\0\r\n"
     assert (folder / "base").read_bytes() == bytes(10)
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize("part", [AOF_MANIFEST, "*.base.rdb", "*.incr.aof"])
+def test_a_part_of_the_append_only_file_that_is_missing_is_named(
+    running: tuple[Valkey, Process], part: str, how: str
+) -> None:
+    valkey, process = running
+    with redis.Redis.from_url(valkey.url(0)) as client:
+        client.set("acknowledged", bytes(range(100)))
+        client.bgrewriteaof()
+        until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+    process.stop(grace_s=10.0)
+    valkey.argv()
+    [path] = (valkey.folder / AOF_FOLDER).glob(part)
+    others = {one: one.read_bytes() for one in path.parent.iterdir() if one != path}
+    path.unlink()
+    if how == "emptied":
+        path.touch()
+    if (part, how) == ("*.incr.aof", "emptied"):  # as after each rewrite
+        valkey.argv()
+    else:
+        with pytest.raises(RequestInvalid, match=re.escape(f"{path.name}, which is missing")):
+            valkey.argv()
+    assert {one: one.read_bytes() for one in others} == others
+
+
+def test_a_first_start_that_was_cut_off_is_made_again(running: tuple[Valkey, Process]) -> None:
+    valkey, process = running
+    process.stop(grace_s=10.0)
+    (valkey.folder / AOF_FOLDER / AOF_MANIFEST).unlink()
+    valkey.argv()
 
 
 def test_a_read_only_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(
