@@ -207,5 +207,8 @@ class OpenShard:
             if not any((self._path / _SEGMENTS).iterdir()):
                 raise FileNotFoundError(f"{self._path / _SEGMENTS} is empty")
             return qdrant.EdgeShard.load(str(self._path))
-        except Exception as exc:
+        except BaseException as exc:
+            # On a file that is cut short the engine may panic, which is no Exception.
+            if not isinstance(exc, Exception) and type(exc).__module__ != "pyo3_runtime":
+                raise
             raise VectorsUnavailable(f"collection {self._name!r} cannot be opened: {exc}") from exc

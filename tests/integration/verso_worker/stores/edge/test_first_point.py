@@ -153,6 +153,19 @@ def test_files_that_are_lost_after_the_first_point_are_an_error(
         start()
 
 
+def test_a_file_on_which_the_engine_panics_is_an_error_that_names_the_collection(
+    start: Start, tmp_path: Path
+) -> None:
+    child, vectors = start()
+    create(vectors)
+    vectors.put("c", batch(3, seed=1))
+    child.stop()
+    for cut in (tmp_path / "vectors" / "c").rglob("is_null/status.dat"):
+        cut.write_bytes(b"")
+    with pytest.raises(VectorsUnavailable, match="'c' cannot be opened"):
+        start()
+
+
 def test_a_folder_with_files_but_no_point_of_an_earlier_release_is_read(
     start: Start, tmp_path: Path
 ) -> None:
