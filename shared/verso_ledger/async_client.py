@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -310,22 +311,20 @@ class AsyncLedger:
                 pipe.time()
                 rows, aliases, hidden, shut, came, partitioned, clock = await pipe.execute()
         found = self._reader.collections(rows, aliases=aliases, hidden=hidden)
+        states = {name: shut.get(f"n:{name}".encode()) for name in found}
         return Listed(
             {
                 name: one if one.name == name else one.model_copy(update={"name": name})
                 for name, one in found.items()
             },
-            frozenset(name for name in found if scalars.has_moved(shut.get(f"n:{name}".encode()))),
-            frozenset(
-                name
-                for name in found
-                if scalars.is_fenced(shut.get(f"n:{name}".encode()), now_s=clock[0])
-            ),
+            frozenset(name for name, state in states.items() if scalars.has_moved(state)),
+            frozenset(n for n, state in states.items() if scalars.is_fenced(state, now_s=clock[0])),
             {scalars.text(name): earlier(row) for name, row in came.items()},
             {
                 scalars.text(name): Partitioned.model_validate_json(row)
                 for name, row in partitioned.items()
             },
+            scalars.server_seconds(clock) - time.monotonic(),
         )
 
     async def documents(

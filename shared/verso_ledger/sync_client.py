@@ -8,7 +8,7 @@ from typing import cast
 import redis
 
 from verso_core.jobs import Status
-from verso_ledger.codec import job_rows
+from verso_ledger.codec import job_rows, scalars
 from verso_ledger.codec.admission import STAGED_FOR_MS, Admission, accepted, accepted_before
 from verso_ledger.collections.documents import Documents
 from verso_ledger.collections.generations import Generations
@@ -166,6 +166,15 @@ class Ledger:
     ) -> Ledger:
         """Connect to the ledger at ``redis://…``, ``unix://…`` or ``redis+sentinel://…``."""
         return cls(connect(url), policy=policy, replicas=replicas, name=name)
+
+    def now(self) -> float:
+        """Return the time by the server's clock, Unix seconds: a machine's own may be wrong.
+
+        Raises:
+            LedgerUnavailable: Redis does not answer.
+        """
+        with translated():
+            return scalars.server_seconds(self._redis.time())
 
     def close(self) -> None:
         """Close the connections."""

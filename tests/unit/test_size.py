@@ -21,7 +21,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # positions are copied in pages; jobs of several ledgers as one; partitions by time; large jobs
     # that are sent again; numbers of many streams in one exchange; segments and counters of one
     # moment
-    "shared/verso_ledger": 9_090,
+    "shared/verso_ledger": 9_110,
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     # with answers of other servers, forked processes, addresses and keys that are none,
     # and scores that say the order of a head

@@ -15,7 +15,6 @@ several keepers, and one that starts again, may submit the same job: they submit
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,7 +61,7 @@ class Fitter:
         ledger: holds jobs, collections and tables.
         after_chunks: chunks that the first fit takes; 0 submits none.
         growth: share by which new patches must be larger for another fit.
-        clock: Unix seconds.
+        clock: Unix seconds; by default the ledger's.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class Fitter:
         *,
         after_chunks: int,
         growth: float,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._ledger = ledger
         self._after = after_chunks
         self._growth = growth
-        self._clock = clock
+        self._clock = clock or ledger.now
         self._seen: dict[str, _Seen] = {}
         self._job: tuple[str, str] | None = None
 

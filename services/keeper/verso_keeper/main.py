@@ -24,7 +24,6 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -194,7 +193,7 @@ class _Kept:
             every_s=settings.scrub_every_s,
             pass_s=settings.scrub_pass_s,
         )
-        migrator = Migrator(ledger, clock=time.time)
+        migrator = Migrator(ledger, clock=ledger.now)
         recounter = Recounter(ledger)
         fitter = Fitter(ledger, after_chunks=settings.fit_after_chunks, growth=settings.fit_growth)
         retention = Retention(ledger, every_s=settings.retention_every_s)

@@ -77,7 +77,7 @@ class Mover:
     Args:
         ledger: has them, or had them.
         ledgers: all of the platform by name.
-        clock: Unix seconds.
+        clock: Unix seconds; by default the ledger's.
         fence_s: how long writes wait at most, seconds.
         sleep: waits for slices to end, seconds.
     """
@@ -87,14 +87,14 @@ class Mover:
         ledger: Ledger,
         ledgers: Mapping[str, Ledger],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         fence_s: float = FENCE_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._jobs = ledger
         self._moves = ledger.moves
         self._ledgers = ledgers
-        self._clock = clock
+        self._clock = clock or ledger.now
         self._fence_s = fence_s
         self._sleep = sleep
         self._holder = uuid.uuid4().hex

@@ -8,7 +8,6 @@ them, before and after any restart. Documents without a time stay.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from verso_core.errors import CollectionBusy
@@ -29,15 +28,15 @@ class Retention:
     Args:
         ledger: where collections and jobs are.
         every_s: from one job of a collection to the next, seconds.
-        clock: Unix seconds.
+        clock: Unix seconds; by default the ledger's, as a machine's that is ahead deletes early.
     """
 
     def __init__(
-        self, ledger: Ledger, *, every_s: float, clock: Callable[[], float] = time.time
+        self, ledger: Ledger, *, every_s: float, clock: Callable[[], float] | None = None
     ) -> None:
         self._ledger = ledger
         self._every_s = every_s
-        self._clock = clock
+        self._clock = clock or ledger.now
         self._submitted: dict[str, tuple[int, float]] = {}
 
     def step(self) -> int:

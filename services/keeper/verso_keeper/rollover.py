@@ -8,7 +8,6 @@ and several may be at work.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ class Rollover:
     Args:
         home: the home ledger.
         ledgers: all of the platform by name.
-        clock: Unix seconds.
+        clock: Unix seconds; by default the home ledger's, as a machine's that is ahead drops early.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class Rollover:
         home: Ledger,
         ledgers: Mapping[str, Ledger],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._home = home
         self._notes = home.partitions
         self._ledgers = ledgers
         self._index = LedgerIndex(ledgers)
-        self._clock = clock
+        self._clock = clock or home.now
         # of its own: that of a ledger's moves is another thread's
         self._slices = {name: OpenSlices(one.moves.scripts) for name, one in ledgers.items()}
         self._open: dict[tuple[str, str], frozenset[str]] = {}  # by ledger and uid of the lines

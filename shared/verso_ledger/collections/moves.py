@@ -57,6 +57,7 @@ class Listed:
         fenced: those whose writes wait, as they are about to move.
         came: where collections were before they came here, by name.
         partitioned: collections of several partitions; the home ledger lists those of all ledgers.
+        ahead_s: the server's clock, less the monotonic one of this process.
     """
 
     collections: Mapping[str, Collection]
@@ -64,6 +65,11 @@ class Listed:
     fenced: frozenset[str] = frozenset()
     came: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
     partitioned: Mapping[str, Partitioned] = field(default_factory=dict)
+    ahead_s: float = 0.0
+
+    def now(self) -> float:
+        """Return the time by the server's clock, Unix seconds: a machine's own may be wrong."""
+        return time.monotonic() + self.ahead_s
 
 
 def earlier(row: bytes | None) -> list[Earlier]:

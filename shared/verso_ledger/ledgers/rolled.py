@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from verso_core.jobs.collections import (
@@ -29,7 +28,7 @@ def following(notes: Notes, partition: str) -> str | None:
     return None if number is None or name is None else partition_name(name, number)
 
 
-def before(notes: Notes, partition: str, *, within_s: float) -> list[str]:
+def before(notes: Notes, partition: str, *, now: float, within_s: float) -> list[str]:
     """Return the partitions that took lines before one, as far as they rolled lately, newest first.
 
     What they accepted may be sent again, and would be accepted again where it is not known.
@@ -37,12 +36,13 @@ def before(notes: Notes, partition: str, *, within_s: float) -> list[str]:
     Args:
         notes: of the home ledger.
         partition: that lines are written to.
+        now: by the home ledger's clock, Unix seconds.
         within_s: how long what they know is remembered, seconds.
     """
     state, name = state_of(notes, partition), collection_of_partition(partition)
     if state is None or name is None:
         return []
-    number, since = number_of_partition(partition), time.time() - within_s
+    number, since = number_of_partition(partition), now - within_s
     older = [one for one in state.parts if one.number < number]
     lately = [one.number for one in older if one.rolled is None or one.rolled >= since]
     return [partition_name(name, one) for one in sorted(lately, reverse=True)]

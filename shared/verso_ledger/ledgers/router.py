@@ -340,7 +340,7 @@ class Ledgers:
             LedgerUnavailable: no ledger answers.
         """
         if not self.several:
-            listed = await self.home.listed()
+            listed = self._held[self.home.name] = await self.home.listed()
             self.partitioned = listed.partitioned
             return dict(listed.collections)
         self._held |= await self.each(lambda one: one.listed())
@@ -374,16 +374,21 @@ class Ledgers:
         if (ledger := self._where.get(name)) is None:
             return []
         names: list[str] = []
-        for one in (name, *rolled.before(self.partitioned, name, within_s=REMEMBERED_S)):
+        for one in (name, *self.rolled_before(name, within_s=REMEMBERED_S)):
             if (its := self._where.get(one)) is not None:
                 names += [its.name, *self._came(one, its)]
         others = dict.fromkeys(one for one in names if one != ledger.name)
         return [self._all[one] for one in others if one in self._all]
 
+    def rolled_before(self, partition: str, *, within_s: float) -> list[str]:
+        """Return the partitions by time before one that rolled lately, by the home ledger."""
+        now = self._held.get(self.home.name, _NONE).now()
+        return rolled.before(self.partitioned, partition, now=now, within_s=within_s)
+
     def _came(self, name: str, ledger: AsyncLedger) -> list[str]:
         """Return the ledgers that a collection was on lately before it came to one."""
-        oldest = time.time() - REMEMBERED_S
-        came = self._held[ledger.name].came.get(name, ())
+        held = self._held[ledger.name]
+        oldest, came = held.now() - REMEMBERED_S, held.came.get(name, ())
         return [one.ledger for one in came if one.left >= oldest]
 
     async def check_answers(self, name: str) -> None:

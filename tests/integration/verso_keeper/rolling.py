@@ -188,7 +188,8 @@ class World:
         if ledger is None:
             raise CollectionUnknown(name)
         lines = self.sent[identity]
-        for one in (name, *rolled.before(self.notes, name, within_s=2 * IDENTITY_S)):
+        older = rolled.before(self.notes, name, now=time.time(), within_s=2 * IDENTITY_S)
+        for one in (name, *older):
             there = self.where(one)
             if there is not None and there.moves.scripts.run(
                 "identities", [IDENTITY_S, 1, one, 1, identity]

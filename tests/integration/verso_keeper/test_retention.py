@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from tests.chaos.clock import Clock
+from tests.simulation.server import Server
 
 from verso_core.jobs import Collection, Kind, Precision, Queue, TextPolicy, read_slice
 from verso_core.jobs.documents import DeleteMatchingParams, PartItem
@@ -18,7 +22,14 @@ HOUR = 3600.0
 
 @pytest.fixture
 def ledger(valkey_url: str) -> Iterator[Ledger]:
-    with closing(Ledger.from_url(valkey_url)) as ledger:
+    with kept(valkey_url) as ledger:
+        yield ledger
+
+
+@contextmanager
+def kept(url: str) -> Iterator[Ledger]:
+    """Yield a ledger with a collection that keeps its documents and one with a retention."""
+    with closing(Ledger.from_url(url)) as ledger:
         for name, days in (("kept", None), ("logs", 2.0)):
             ledger.documents.collection_put(
                 Collection(
@@ -61,3 +72,17 @@ def test_another_retention_counts_at_once(ledger: Ledger) -> None:
         "logs", lambda now: now.model_copy(update={"retention_days": 1.0})
     )
     assert [keeper.step(), keeper.step()] == [1, 0]
+
+
+def test_the_ledgers_clock_decides_what_is_old_and_not_the_keepers(
+    valkey_binary: str, tmp_path: Path
+) -> None:
+    if (lacks := Clock.lacks()) is not None:
+        if os.environ.get("CI"):
+            pytest.fail(lacks)
+        pytest.skip(lacks)
+    with Server(valkey_binary, tmp_path) as server, kept(server.url) as ledger:
+        server.set_ms(round(1000 * HOUR + 17) * 1000)  # half a century before the keeper's
+        assert Retention(ledger, every_s=HOUR).step() == 1
+        (job,) = ledger.leases.claim(Queue.BULK, owner="w", n=9)
+        assert read_slice(job.payload).params.filter.lt == 952 * HOUR

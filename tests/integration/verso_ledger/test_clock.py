@@ -10,8 +10,10 @@ from tests.simulation.server import Server
 
 from verso_core.errors import EngineUnavailable
 from verso_core.jobs import Queue
-from verso_ledger import Ledger, NewJob
+from verso_core.jobs.collections import Partitioned, RolloverRule, Stage, TimePart
+from verso_ledger import AsyncLedger, Ledger, NewJob
 from verso_ledger.keys import key
+from verso_ledger.ledgers.router import Ledgers
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -96,6 +98,25 @@ def test_a_step_back_of_seconds_ends_no_lease(
         server.pass_s(3.0)
         ledger.maintenance.reap()
     assert ledger.leases.renew([lease]) == set()
+
+
+async def test_partitions_that_rolled_lately_by_the_ledgers_clock_are_asked_for_repeats(
+    ledger: Ledger, server: Server
+) -> None:
+    rolled_s = ledger.now() - 3600.0  # years ago by the clock of this process
+    old, new = (
+        TimePart(number=0, stage=Stage.LIVE, since=0.0, rolled=rolled_s),
+        TimePart(number=1, since=0.0),
+    )
+    noted = Partitioned(partitions=1, rollover=RolloverRule(), parts=(old, new), writing=1)
+    server.client.hset(key("partitioned"), "logs", noted.model_dump_json())
+    ledgers = Ledgers([AsyncLedger.from_url(server.url)])
+    try:
+        await ledgers.collections()
+        assert ledgers.rolled_before("logs.1", within_s=3660.0) == ["logs.0"]
+        assert ledgers.rolled_before("logs.1", within_s=3540.0) == []
+    finally:
+        await ledgers.close()
 
 
 def _now_ms(client: redis.Redis) -> int:

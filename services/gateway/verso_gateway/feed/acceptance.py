@@ -365,8 +365,7 @@ class Acceptance:
 
         Those of a partition by time are also what partitions before it know that rolled lately.
         """
-        notes, kept_s = self._ledgers.partitioned, 2.0 * self._identity_s
-        older = rolled.before(notes, collection, within_s=kept_s)
+        older = self._ledgers.rolled_before(collection, within_s=2.0 * self._identity_s)
         if not older:
             hashes = {collection: part}
             return {*await ledger.known_identities(hashes, identity_s=self._identity_s)}

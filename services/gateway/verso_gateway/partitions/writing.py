@@ -102,7 +102,7 @@ async def check_source(
     ledgers = context_of(request).ledgers
     if source is None:
         return
-    older = rolled.before(ledgers.partitioned, name, within_s=_REMEMBERED_S)
+    older = ledgers.rolled_before(name, within_s=_REMEMBERED_S)
     if not older:
         return
     hashed = source.hashed(request.state.tenant)

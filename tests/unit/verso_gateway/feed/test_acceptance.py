@@ -58,6 +58,9 @@ class Only:
     def __init__(self, ledger: Stuck | Crowded) -> None:
         self.home = ledger
 
+    def rolled_before(self, *_: object, **__: object) -> list[str]:
+        return []
+
 
 class Jobs:
     """Takes every job."""

@@ -242,10 +242,10 @@ def test_what_takes_lines_next_and_took_them_before() -> None:
     notes = {"logs": noted, "docs": Partitioned(partitions=4)}
     assert rolled.following(notes, "logs.1") == "logs.2"
     assert rolled.following(notes, "logs.2") is None
-    assert rolled.before(notes, "logs.2", within_s=60.0) == ["logs.1"]
-    assert rolled.before(notes, "logs.3", within_s=60.0) == ["logs.2", "logs.1"]
+    assert rolled.before(notes, "logs.2", now=3e9, within_s=60.0) == ["logs.1"]
+    assert rolled.before(notes, "logs.3", now=3e9, within_s=60.0) == ["logs.2", "logs.1"]
     for other in ("docs.1", "docs", "logs"):
-        assert rolled.before(notes, other, within_s=60.0) == []
+        assert rolled.before(notes, other, now=3e9, within_s=60.0) == []
         assert rolled.following(notes, other) is None
 
 
