@@ -54,6 +54,7 @@ _PATTERNS = (
     "%y%m%d %H%M%S",
     _SINCE_1970,
 )
+_SURE = ("%b %d %H:%M:%S", *(pattern for pattern in _PATTERNS if "%Y" in pattern))
 _MAX_FIELD = 8
 _SAMPLE = 200
 _SECOND_NS = 1_000_000_000
@@ -395,22 +396,26 @@ def find_format(
 ) -> TimeFormat | None:
     """Return the format that most of the first lines follow, or None if not half of them do.
 
-    Of ``patterns`` that the caller knows one line is enough. Otherwise numbers are seconds since
-    1970 only where they can be: of ten digits, within ten years, and no later than a day after
-    the lines' arrival. Other numbers of as many digits are identifiers.
+    Of ``patterns`` that the caller knows one line is enough, and of those that hardly stand at the
+    start of a line for anything else: behind it is a stack trace. Otherwise numbers are seconds
+    since 1970 only where they can be: of ten digits, within ten years, and no later than a day
+    after the lines' arrival. Other numbers of as many digits are identifiers.
     """
     sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
     times = np.empty(sample.begins.size, np.int64)
     best, most = None, 0 if patterns else max(0, (times.size - 1) // 2)
+    sure, surest = None, 0
     for field in range(_MAX_FIELD + 1):
         for pattern in patterns or _PATTERNS:
             form = TimeFormat(pattern, field)
             found = int(_read_times(sample, form.program, field, 0, MISSING, 0, times))
+            if found > surest and field == 0 and pattern in _SURE:
+                sure, surest = form, found
             if found <= most:
                 continue
             if patterns or pattern != _SINCE_1970 or _is_clock(times, arrived_ns):
                 best, most = form, found
-    return best
+    return best or sure
 
 
 def _is_clock(times: State, arrived_ns: int | None) -> bool:

@@ -150,6 +150,25 @@ def test_times_without_a_zone_are_in_the_zone_of_the_stream() -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "form"),
+    [
+        (b"2026-03-01 08:00:00,123 ERROR x", TimeFormat("%Y-%m-%d %H:%M:%S")),
+        (b"[2026-03-01T08:00:00Z] ERROR x", TimeFormat("%Y-%m-%dT%H:%M:%S")),
+        (b"Mar  1 08:00:00 host app: x", TimeFormat("%b %d %H:%M:%S")),
+        (b"since 2026-03-01 08:00:00 it failed", None),
+        (b"03-01 08:00:00 x", None),
+        (b"1795262400 x", None),
+    ],
+)
+def test_of_a_time_at_the_start_of_a_line_one_is_enough(
+    head: bytes, form: TimeFormat | None
+) -> None:
+    """The other lines are those of its stack trace."""
+    lines = split(b"\tat java.base/X.y(Z.java:7)\n" + head + b"\n" + b"\tat a.B.c(D.java:8)\n" * 30)
+    assert find_format(lines) == form
+
+
+@pytest.mark.parametrize(
     ("numbers", "there"),
     [
         ([1117838976, 1117838977, 1117999999], True),
