@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -367,15 +367,20 @@ def entry_of(seq: int, text: bytes) -> bytes:
 
 
 @contextmanager
-def crashing(world: World, at: int, *, before: bool) -> Iterator[list[str]]:
-    """Let the ``at``-th step that moves take end the keeper, before or after it is done."""
+def crashing(
+    world: World, at: int, *, before: bool, reads: Container[str] = ()
+) -> Iterator[list[str]]:
+    """Let the ``at``-th step that moves take end the keeper, before or after it is done.
+
+    Steps of the names ``reads`` are not counted.
+    """
     seen: list[str] = []
     originals = {}
     for ledger in world.ledgers.values():
         scripts = ledger.moves.scripts
         moves = ledger.moves
         originals[ledger.name] = (moves, moves.scripts, moves._run)
-        double = _Crashing(scripts, seen, at, before=before)
+        double = _Crashing(scripts, seen, at, before=before, reads=reads)
         moves.scripts, moves._run = double, double.run  # type: ignore[assignment]
     try:
         yield seen
@@ -387,16 +392,21 @@ def crashing(world: World, at: int, *, before: bool) -> Iterator[list[str]]:
 class _Crashing:
     """Scripts of a keeper that ends at one of its steps."""
 
-    def __init__(self, scripts: Any, seen: list[str], at: int, *, before: bool) -> None:
+    def __init__(
+        self, scripts: Any, seen: list[str], at: int, *, before: bool, reads: Container[str]
+    ) -> None:
         self._scripts = scripts
         self._seen = seen
         self._at = at
         self._before = before
+        self._reads = reads
         self.client = scripts.client
         self.replicas = scripts.replicas
         self.policy = scripts.policy
 
     def run(self, step: str, args: Any) -> Any:
+        if step in self._reads:
+            return self._scripts.run(step, args)
         self._seen.append(step)
         if len(self._seen) == self._at and self._before:
             raise Crashed

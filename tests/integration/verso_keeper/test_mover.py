@@ -82,10 +82,7 @@ def test_a_collection_moves_there_and_back_while_it_is_written(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("before", [True, False])
-def test_a_keeper_may_end_at_every_step(
-    world: Callable[..., World], kind: CollectionKind, *, before: bool
-) -> None:
+def test_a_keeper_may_end_at_every_step(world: Callable[..., World], kind: CollectionKind) -> None:
     """Another one takes the move on, and the first one's late steps change nothing."""
 
     def build(at: int) -> World:
@@ -93,7 +90,7 @@ def test_a_keeper_may_end_at_every_step(
         here.act(25)
         return here
 
-    end_at_every_step(build, before=before)
+    end_at_every_step(build)
 
 
 @pytest.mark.parametrize("kind", KINDS)

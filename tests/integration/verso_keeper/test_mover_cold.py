@@ -81,9 +81,8 @@ def test_a_collection_moves_there_and_back_and_its_objects_with_it(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("before", [True, False])
 def test_a_keeper_may_end_at_every_step(
-    world: Callable[..., ColdWorld], kind: CollectionKind, *, before: bool
+    world: Callable[..., ColdWorld], kind: CollectionKind
 ) -> None:
     """Another one takes the move on, and the first one's late steps change nothing."""
 
@@ -92,7 +91,7 @@ def test_a_keeper_may_end_at_every_step(
         filled(here)
         return here
 
-    end_at_every_step(build, before=before)
+    end_at_every_step(build)
 
 
 @pytest.mark.parametrize("kind", KINDS)
