@@ -174,14 +174,14 @@ def test_what_was_acknowledged_before_the_power_went_is_there_when_it_is_back(
     over = threading.Event()
 
     def call() -> None:
-        while not over.is_set():
+        while not over.wait(0.001):
             job = new_job(f"{len(acknowledged):032x}")
             acknowledged.append(ledger.jobs.accept(job).job_id)
 
     thread = threading.Thread(target=call)
     thread.start()
     for cut_number in range(4):
-        time.sleep(0.2)
+        time.sleep(0.05)
         server.pause()
         known = list(acknowledged)
         copy = tmp_path / f"cut-{cut_number}"

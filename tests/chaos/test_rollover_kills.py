@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,6 +34,7 @@ _OLD_S = 2.0
 """After so long a partition rolls over."""
 _PATIENCE_S = 240.0
 _CALLERS = 3
+_PAUSE_S = 0.02
 
 
 class Served:
@@ -100,22 +102,24 @@ class Callers:
             one.join()
 
     def _call(self, number: int) -> None:
-        for n in itertools.count():
-            if self._over.is_set():
-                return
-            line = b"caller %d line %d" % (number, n)
-            self._accepted(line, key=f"{number}-{n}", first=number + n)
-            with self._lock:
-                self.accepted[line] += 1
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(httpx2.Client(base_url=url, timeout=30)) for url in self.urls
+            ]
+            for n in itertools.count():
+                if self._over.wait(_PAUSE_S):
+                    return
+                line = b"caller %d line %d" % (number, n)
+                self._accepted(clients, line, key=f"{number}-{n}", first=number + n)
+                with self._lock:
+                    self.accepted[line] += 1
 
-    def _accepted(self, line: bytes, *, key: str, first: int) -> None:
+    def _accepted(self, clients: list[httpx2.Client], line: bytes, *, key: str, first: int) -> None:
         until = time.monotonic() + _PATIENCE_S
         for turn in itertools.count(first):
             assert time.monotonic() < until, "lines are not accepted"
-            url = self.urls[turn % len(self.urls)]
             try:
-                with httpx2.Client(base_url=url, timeout=30) as client:
-                    answer = send(client, line + b"\n", key=key)
+                answer = send(clients[turn % len(clients)], line + b"\n", key=key)
             except httpx2.HTTPError:  # it is away, or was killed before it answered
                 with self._lock:
                     self.cut_off += 1

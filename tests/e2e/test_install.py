@@ -71,7 +71,7 @@ def test_the_installed_wheels_run_the_demo_for_a_user_who_may_write_the_data_fol
     done = subprocess.run(
         [
             *(AS_OTHERS if os.geteuid() == 0 else ()),
-            *(str(programs / "verso"), "demo", "--texts", "60", "--threads", "1"),
+            *(str(programs / "verso"), "demo", "--texts", "50", "--threads", "1"),
             *("--data", str(data), "--json", "report.json"),
         ],
         cwd=empty,

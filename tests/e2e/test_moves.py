@@ -80,7 +80,7 @@ class Load:
                     self.statuses["broken"] += 1
                 except AssertionError as error:
                     self.wrong.append(str(error))
-                self._over.wait(0.15)
+                self._over.wait(0.5)
 
     def _repeat(self, send: Callable[[], httpx2.Response]) -> httpx2.Response:
         """Send a request with a key again until it is taken, as a client does."""

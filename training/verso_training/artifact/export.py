@@ -14,9 +14,11 @@ at publication, and no kernel choice of another machine can change them.
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -230,7 +232,9 @@ def traced(
         dynamic: The axes of each argument that have no fixed size.
     """
     module.eval()
-    with warnings.catch_warnings():
+    with ExitStack() as after, warnings.catch_warnings():
+        after.callback(gc.enable if gc.isenabled() else gc.disable)
+        gc.disable()  # nearly all that the exporter makes is kept until its end
         # The exporter warns about its own coming changes; nothing here can act on them.
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

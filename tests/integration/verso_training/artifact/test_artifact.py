@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import gc
 import json
 from pathlib import Path
 
@@ -232,3 +233,17 @@ def test_exported_decoders_decode_step_by_step_as_the_module_does(
     for at in range(6):
         found = cache.step(tokens[:, at].numpy()).logits
         np.testing.assert_allclose(found, expected[:, at], atol=2e-4)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_looked_for_after_an_export_as_before(tmp_path: Path, *, enabled: bool) -> None:
+    module, found = torch.nn.Linear(2, 2), gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        export.traced(
+            module, (torch.ones(1, 2),), tmp_path / "g.onnx", inputs=["x"], outputs=["y"],
+            dynamic=({},),
+        )  # fmt: skip
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if found else gc.disable)()
