@@ -7,7 +7,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_worker.rules.grouping.statements import ALIKE, alike, joined, statements_of
+from verso_worker.rules.grouping.statements import (
+    ALIKE,
+    _Common,
+    alike,
+    joined,
+    statements_of,
+)
 from verso_worker.rules.grouping.templates import PARAMETER
 
 SENT = "<*> close, <*> bytes (<*> KB) sent, <*> bytes received, lifetime <*>"
@@ -70,6 +76,27 @@ def test_no_pair_is_missed_that_all_pairs_would_show(templates: list[str]) -> No
         >= ALIKE * (len(constants[i]) + len(constants[j]))
     }
     assert set(alike(templates)) == expected
+
+
+_WORDS = st.lists(st.sampled_from("abc"), max_size=9)
+
+
+@given(_WORDS, _WORDS)
+def test_suffixes_have_as_many_words_in_common_as_the_usual_table_says(
+    one: list[str], other: list[str]
+) -> None:
+    common = _Common.of(one, other)
+    for i in range(len(one) + 1):
+        for j in range(len(other) + 1):
+            assert common.length(i, j) == longest(one[i:], other[j:])
+
+
+def test_versions_of_a_long_text_are_one_statement_soon() -> None:
+    """Each pair compared word by word would take minutes."""
+    random = Random(7)
+    text = [random.choice("abcdefgh") * (1 + n % 26) for n in range(500)]
+    versions = [" ".join(text[:n] + text[n + 1 + n % 5 :]) for n in range(200)]
+    assert len(set(joined(versions).values())) == 1
 
 
 def longest(one: list[str], other: list[str]) -> int:
