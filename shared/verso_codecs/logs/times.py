@@ -39,6 +39,10 @@ _YEAR, _YEAR_2, _MONTH, _NAME, _DAY, _WEEKDAY, _HOUR, _MINUTE, _SECOND, _FRACTIO
     -1 - number for number in range(12)
 )
 _SINCE_1970 = "%s"
+_KEYS = (  # of a time in lines of keys and values, and of JSON
+    *("ts=", "t=", "time=", 'time="'),
+    *(f'{{"{name}":"' for name in ("ts", "time", "timestamp", "@timestamp")),
+)
 _PATTERNS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%d %H:%M:%S",
@@ -53,6 +57,7 @@ _PATTERNS = (
     "%Y%m%d-%H:%M:%S",
     "%y%m%d %H%M%S",
     _SINCE_1970,
+    *(f"{key}%Y-%m-%dT%H:%M:%S" for key in _KEYS),
 )
 _SURE = ("%b %d %H:%M:%S", *(pattern for pattern in _PATTERNS if "%Y" in pattern))
 _MAX_FIELD = 8

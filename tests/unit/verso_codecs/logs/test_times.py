@@ -41,6 +41,10 @@ def ns(*parts: int, fraction: int = 0) -> int:
         (b"20171223-22:15:29:633|Step", ns(2017, 12, 23, 22, 15, 29, fraction=633_000_000)),
         (b"- 1117838976 2005.06.03 R02", 1117838976 * 10**9),
         (b"x y z 1117838976123 w", 1117838976123 * 10**6),
+        (b"ts=2024-01-01T00:00:00.5Z level=info msg=x", ns(2024, 1, 1, fraction=500_000_000)),
+        (b'level=info time="2024-01-01T00:00:00+01:00" msg=x', ns(2023, 12, 31, 23)),
+        (b'{"time":"2024-01-01T00:00:00Z","level":"info"}', ns(2024, 1, 1)),
+        (b'{"@timestamp":"2024-01-01T00:00:00Z","level":"info"}', ns(2024, 1, 1)),
     ],
 )
 def test_times_are_found_where_they_stand(line: bytes, moment: int) -> None:
