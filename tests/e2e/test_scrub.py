@@ -68,3 +68,28 @@ def test_a_damaged_document_is_found_and_named_and_its_neighbours_are_sound(
     assert json.loads(shown.stdout)["damaged_documents"] == [
         {"collection": "default", "id": "line/7"}
     ]
+
+
+def test_points_that_were_lost_while_it_was_stopped_are_told_of_and_put_again_at_once(
+    new_platform: Callable[..., Platform],
+) -> None:
+    platform = new_platform(
+        VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
+    )
+    platform.start()
+    with platform.client() as verso:
+        _pass(verso, after=0)
+        verso.ingest([Document(id=str(one), text=f"disk {one} failed") for one in range(9)])
+        platform.await_verified("default", 9)
+    platform.stop()
+    # the engine takes a segment without this file for one that was never finished
+    (lost,) = (platform.data / "vectors" / "default").rglob("version.info")
+    lost.unlink()
+    platform.start()
+    with platform.client() as verso:
+        assert "the vector store has lost points" in platform.log("worker")
+        end = time.monotonic() + 120
+        while verso.stats("default").points < 9:
+            assert time.monotonic() < end, verso.scrub()
+            time.sleep(0.2)
+        assert verso.scrub().damaged == 0

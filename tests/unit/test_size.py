@@ -35,7 +35,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # records that say whose they are, and lists of lines that read those streams alone whose
     # lines come next, and canaries that keep what they have read,
     # and long texts that are grouped by bits
-    "services/worker/verso_worker": 33_130,
+    "services/worker/verso_worker": 33_160,
     "services/keeper/verso_keeper": 2_820,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,
     # with thresholds of answers that hold where documents are drawn

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from verso_core.errors import LedgerUnavailable
+from verso_core.errors import LedgerUnavailable, RecordCorrupt
 from verso_core.jobs import Queue
 from verso_core.jobs.collections import CollectionParams
 from verso_core.result_files import ResultFiles
@@ -40,6 +41,7 @@ from verso_worker.stores.objects import ObjectStorage
 from verso_worker.stores.qdrant.replication import ReplicationReport
 
 _DAY_S = 86_400.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Pipelines:
         if ledger.name == HOME_LEDGER:
             pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
         pipeline.ensure_indexes()
+        _read_again(ledger, pipeline.lacking())
         pipeline.prepare_logs()
         leases = _leases(settings, ledger, stack, owner=served.owner)
         executor = Executor(
@@ -240,6 +243,14 @@ def _publish(
         except LedgerUnavailable:
             if not ledgers.several:
                 raise
+
+
+def _read_again(ledger: Ledger, lacking: Sequence[str]) -> None:
+    """Request that all documents are read, if a store has lost points: searches do not say so."""
+    if lacking:
+        said = "the vector store has lost points: all documents are read again first"
+        _log.error(said, extra={"collections": lacking, "code": RecordCorrupt.code})
+        ledger.scrub.request_recent(0)
 
 
 def _leases(

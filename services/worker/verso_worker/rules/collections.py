@@ -218,6 +218,24 @@ class Collections:
                 with suppress(CollectionUnknown):  # the store has lost it: its documents say so
                     self.vectors.index(collection.name, collection.indexes)
 
+    def lacking(self) -> list[str]:
+        """Return the collections of documents of which the vector store has lost points."""
+        found, kind = self.documents.collections().items(), CollectionKind.DOCUMENTS
+        return [name for name, one in found if one.kind is kind and self._lacks(one.name)]
+
+    def _lacks(self, own: str) -> bool:
+        """Whether it has fewer points than chunks: they are written before and removed after."""
+        with suppress(CollectionUnknown):  # deleted meanwhile
+            before, points = self.documents.holdings(own).chunks, self._points(own)
+            return points < min(before, self.documents.holdings(own).chunks)
+        return False
+
+    def _points(self, own: str) -> int:
+        try:
+            return self.vectors.count(own)
+        except CollectionUnknown:  # the store has lost it
+            return 0
+
     def stats(self, collection: Collection, *, name: str) -> Statistics:
         """Return the counts and sizes of a collection that users know as ``name``."""
         held = self.documents.holdings(collection.name)

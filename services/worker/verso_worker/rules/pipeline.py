@@ -202,6 +202,10 @@ class Pipeline:
         """Ask again for the indexes of all collections: a store may have deferred some."""
         self._management.collections.ensure_indexes()
 
+    def lacking(self) -> list[str]:
+        """Return the collections of documents of which the vector store has lost points."""
+        return self._management.collections.lacking()
+
     def prepare_logs(self) -> None:
         """Have the codec of lines compiled in the background, and loaded if there are lines."""
         self._lines.kernels.compile()

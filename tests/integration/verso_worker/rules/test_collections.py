@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipeline
@@ -57,6 +58,18 @@ def made(model_store: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> I
         made = Made(ledger, pipeline, vectors)
         assert made.ingest(TEXTS) is Status.SUCCEEDED
         yield made
+
+
+def test_a_collection_whose_points_are_lost_lacks_some(made: Made) -> None:
+    made.pipeline.create_collection(CollectionParams(name="empty"))
+    assert made.pipeline.lacking() == []
+    [point] = made.vectors.page("default", UUID(int=0), limit=1)
+    made.vectors.remove("default", [point[0]])
+    assert made.pipeline.lacking() == ["default"]
+    made.vectors.drop("default")
+    assert made.pipeline.lacking() == ["default"]
+    assert made.delete() is Status.SUCCEEDED
+    assert made.pipeline.lacking() == []
 
 
 def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) -> None:
