@@ -61,7 +61,7 @@ def at_work(world: World) -> Iterator[None]:
             for mover in movers:
                 mover.step()
             world.work()
-            time.sleep(0.002)
+            time.sleep(0.006)
 
     thread = threading.Thread(target=run)
     thread.start()
