@@ -16,6 +16,7 @@ from verso_core.errors import (
     KindUnsupported,
     ModelUnknown,
     RequestInvalid,
+    VectorsUnavailable,
 )
 from verso_core.jobs import Collection, CollectionKind, Precision, SearchMode, TextPolicy
 from verso_core.jobs.collections import (
@@ -225,7 +226,7 @@ class Collections:
 
     def _lacks(self, own: str) -> bool:
         """Whether it has fewer points than chunks: they are written before and removed after."""
-        with suppress(CollectionUnknown):  # deleted meanwhile
+        with suppress(CollectionUnknown, VectorsUnavailable):  # deleted meanwhile; it takes long
             before, points = self.documents.holdings(own).chunks, self._points(own)
             return points < min(before, self.documents.holdings(own).chunks)
         return False
