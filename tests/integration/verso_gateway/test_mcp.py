@@ -20,6 +20,7 @@ from tests.integration.verso_gateway.conftest import FakeWorker, Gateway
 from verso_client.mcp.server import ERROR_KEY
 from verso_core import api_keys
 from verso_core.api_keys import Scope, mint
+from verso_core.jobs.logs.lines import MAX_CURSOR
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -103,7 +104,7 @@ async def test_an_unknown_tool_is_an_error_of_the_protocol(gateway: Gateway) -> 
         ("search", {"query": "a", "filter": {"or": [{"field": "x", "eq": 1}] * 10_000}}, "/filter"),
         ("classify", {"head": "kinds"}, "texts"),
         ("log_statements", {"from": "yesterday"}, "/from"),
-        ("logs_query", {"cursor": "x" * 65_537}, "/cursor"),
+        ("logs_query", {"cursor": "x" * (MAX_CURSOR + 1)}, "/cursor"),
     ],
 )
 async def test_wrong_arguments_are_an_answer_that_says_what_was_expected(
