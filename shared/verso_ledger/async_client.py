@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -25,9 +26,9 @@ from verso_ledger.codec.admission import (
     accepted_before,
     identity_args,
 )
-from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.collections.moves import AsyncMoves, Listed, earlier
 from verso_ledger.collections.placement import Placements
+from verso_ledger.collections.reserving import Asked, Places, reserve_each
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
 from verso_ledger.durability import Server, read_server
@@ -38,6 +39,7 @@ from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
     Backlog,
+    CollectionReplaced,
     DeadLetter,
     Depth,
     Event,
@@ -56,8 +58,6 @@ from verso_ledger.sessions import Sessions
 
 _EVENTS_PAGE = 1000
 _GATHER_S = 0.2
-_RESERVED_AT_ONCE = 256
-"""Streams of one exchange: some milliseconds of the ledger's time."""
 
 
 class AsyncLedger:
@@ -111,6 +111,7 @@ class AsyncLedger:
             BodyTooLarge: the job is larger than an empty queue may hold.
             IdentityKnown: one of its identities was accepted meanwhile.
             SourceMoved: the source that its lines are of stands elsewhere.
+            CollectionReplaced: a collection that it concerns is another than the one seen.
         """
         admission = Admission.of(job, ledger=self.name)
         if admission.staged:
@@ -123,7 +124,17 @@ class AsyncLedger:
                     for name, payload in part:
                         pipe.set(name, payload, px=STAGED_FOR_MS, nx=True)
                     await pipe.execute()
-        return accepted(await self._scripts.run("accept", admission.args))
+        try:
+            return accepted(await self._scripts.run("accept", admission.args))
+        except CollectionReplaced:
+            made = await self._made()  # a flipped bit is corrected here
+            names = job.seen.keys() & {*job.concerned}
+            if any(made.get(name) != job.seen[name].made for name in names):
+                raise
+        return await self.accept(replace(job, seen={}))
+
+    async def _made(self) -> dict[str, str]:
+        return {name: one.made for name, one in (await self.collections()).items()}
 
     async def job(self, job_id: str) -> JobRecord:
         """Return what is known of a job.
@@ -333,36 +344,30 @@ class AsyncLedger:
         """Return a collection's documents; see :func:`verso_ledger.pages.documents`."""
         return await pages.documents(self._redis, collection, after=after, limit=limit)
 
-    async def reserve(self, collection: str, labels: Mapping[str, str], lines: int) -> Reserved:
+    async def reserve(
+        self, collection: str, labels: Mapping[str, str], lines: int, *, made: str = ""
+    ) -> Reserved:
         """Reserve numbers for lines of a stream, which is made if it is new.
+
+        ``made``: when the collection that the caller has seen was made; empty for any.
 
         Raises:
             CollectionUnknown: there is no such collection.
+            CollectionReplaced: there is one that was made at another time.
             PartitionRolled: it is a partition by time that takes no more lines.
         """
-        [place] = await self.reserve_each([(collection, labels, lines)])
+        [place] = await self.reserve_each([(collection, labels, lines, made)])
         if isinstance(place, VersoError):
             raise place
         return place
 
-    async def reserve_each(
-        self, asked: Sequence[tuple[str, Mapping[str, str], int]]
-    ) -> list[Reserved | VersoError]:
+    async def reserve_each(self, asked: Sequence[Asked]) -> Places:
         """Reserve numbers for lines of streams; return the places, or why there is none.
-
-        Args:
-            asked: collection, labels and lines of each stream.
 
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        places: list[Reserved | VersoError] = []
-        for start in range(0, len(asked), _RESERVED_AT_ONCE):
-            some = asked[start : start + _RESERVED_AT_ONCE]
-            calls = [reserve_args(*one) for one in some]
-            replies = await self._scripts.run_each("reserve", calls)
-            places += map(_reserved, replies)
-        return places
+        return await reserve_each(self._scripts, asked, self._made)
 
     async def known_identities(
         self, identities: Mapping[str, Sequence[bytes]], *, identity_s: int
@@ -490,10 +495,3 @@ async def _wait(waiter: JobWaiter, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await waiter.wait()
-
-
-def _reserved(reply: Any) -> Reserved | VersoError:
-    try:
-        return reserved(reply)
-    except VersoError as error:
-        return error

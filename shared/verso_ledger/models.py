@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from verso_core.errors import CollectionBusy, ErrorBody
-from verso_core.jobs import URGENCY, Kind, Queue, SliceSpec, Status
+from verso_core.errors import CollectionBusy, CollectionUnknown, ErrorBody
+from verso_core.jobs import URGENCY, Collection, Kind, Queue, SliceSpec, Status
 from verso_core.jobs.collections import STREAMS
 
 
@@ -89,6 +89,13 @@ class IdentityKnown(Exception):
     """Raised when an identity of a job was accepted with another one meanwhile."""
 
 
+class CollectionReplaced(CollectionUnknown):
+    """Raised when a collection was deleted and another made under its name since it was seen."""
+
+    def __init__(self) -> None:
+        super().__init__("another collection has been made under this name")
+
+
 class PartitionRolled(CollectionBusy):
     """Raised when a partition by time takes no more lines: the next one does."""
 
@@ -110,6 +117,23 @@ class Moved:
     end: int
 
 
+class Seen(NamedTuple):
+    """A collection that a caller was found to have access to.
+
+    Attributes:
+        made: when it was made, as :attr:`verso_core.jobs.Collection.made` says.
+        owner: tenant that made it.
+    """
+
+    made: str
+    owner: str | None = None
+
+    @classmethod
+    def of(cls, collection: Collection) -> Seen:
+        """Return what is noted of a collection."""
+        return cls(collection.made, collection.owner)
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to accept: a request, cut into slices.
@@ -123,8 +147,9 @@ class NewJob:
     of a collection, that are accepted with the job: if one of them was accepted within the last
     ``identity_s`` seconds, the job is not. ``moved``: the source that its lines are of.
     ``collection``: the one that the job concerns, whose ledger takes it in. ``others``: more that
-    it concerns, on the same ledger. ``parts``: where the slices are of several partitions, those of
-    each by its name, which may be on several ledgers.
+    it concerns, on the same ledger. ``seen``: those that the caller was found to have access to, by
+    name; the job is not accepted for another one of such a name. ``parts``: where the slices are of
+    several partitions, those of each by its name, which may be on several ledgers.
     """
 
     kind: Kind
@@ -146,6 +171,7 @@ class NewJob:
     moved: Moved | None = None
     collection: str | None = None
     others: Sequence[str] = ()
+    seen: Mapping[str, Seen] = field(default_factory=dict)
     parts: Mapping[str, Sequence[SliceSpec]] = field(default_factory=dict)
 
     @property

@@ -24,6 +24,7 @@ from verso_core.jobs.collections import collection_of_partition
 from verso_gateway import auth
 from verso_gateway.auth import Caller
 from verso_gateway.context import context_of
+from verso_ledger.models import Seen
 
 _INGEST = (
     *("ingest", "document_delete", "document_update", "collection_create"),
@@ -174,7 +175,21 @@ async def collection_of(
         raise PartitionedUnsupported(f"expected {hint}, got {name!a}: of {found.partitions}")
     if whole is not None and not partition:
         raise PartitionedUnsupported(f"expected a collection, got a partition of {whole!a}")
+    parts = context_of(request).collections.parts(found)
+    request.state.seen = seen_by(request) | {one: Seen.of(part) for one, part in parts.items()}
     return found
+
+
+def seen_by(request: Request) -> dict[str, Seen]:
+    """Return the collections that a request was found to have access to, and their partitions."""
+    seen: dict[str, Seen] = getattr(request.state, "seen", {})
+    return seen
+
+
+def made_of(request: Request, name: str) -> str:
+    """Return when a collection that a request has seen was made; empty if it has seen none."""
+    found = seen_by(request).get(name)
+    return "" if found is None else found.made
 
 
 def scope_of(kind: Kind) -> Scope:

@@ -77,6 +77,13 @@ class CollectionsCache:
             raise NotReady("the first worker has not started yet: it makes the default collection")
         raise CollectionUnknown(f"no collection {name!a}")
 
+    def parts(self, collection: Collection) -> dict[str, Collection]:
+        """Return each partition of a collection by its name; itself if it has none."""
+        if collection.parted is None:
+            return {collection.name: collection}
+        names = (partition_name(collection.name, one) for one in collection.parted.numbers)
+        return {name: self._collections[name] for name in names if name in self._collections}
+
     def forget(self, name: str) -> None:
         """Drop a collection from the cache."""
         self._collections = {n: c for n, c in self._collections.items() if n != name}

@@ -12,10 +12,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from verso_core import tracing
 from verso_core.errors import (
+    CollectionUnknown,
     LedgerUnavailable,
     NotReady,
     WebhookUnknown,
@@ -27,6 +29,7 @@ from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
 from verso_ledger.ledgers.submission import GroupSubmission, job_of_key
+from verso_ledger.models import CollectionReplaced, Seen
 from verso_ledger.names import new_job_id
 
 T = TypeVar("T")
@@ -90,22 +93,56 @@ class JobService:
             CollectionBusy: its collection moves to another ledger, and that did not end in time.
         """
 
-        async def submitted() -> Accepted:
+        async def submitted(job: NewJob) -> Accepted:
             ledger = await self._ledgers.for_job(job)
             return await self._submit(ledger, job, keep_s=keep_s, followed=followed)
 
-        return await self._placed(job, submitted)
+        return await self._renewed(job, partial(self._placed, submitted))
 
-    async def _placed(self, job: NewJob, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _placed(self, ask: Callable[[NewJob], Awaitable[T]], job: NewJob) -> T:
         """Ask again while the job's collection moves, unless the job is made for one ledger.
 
         Raises:
             CollectionBusy: the collection moves.
         """
         if job.job_id is not None:
-            return await ask()
+            return await ask(job)
         names = [one for one in (job.collection, *job.others) if one is not None]
-        return await self._ledgers.while_moving(ask, names=names)
+        return await self._ledgers.while_moving(partial(ask, job), names=names)
+
+    async def _renewed(self, job: NewJob, ask: Callable[[NewJob], Awaitable[T]]) -> T:
+        """Ask again for the collections of now, if another was made under the name of one.
+
+        Raises:
+            CollectionReplaced: the job has numbers of the one that is gone.
+            CollectionUnknown: the one of now is another owner's.
+        """
+        try:
+            return await ask(job)
+        except CollectionReplaced:
+            if job.job_id is not None:
+                raise
+            renewed = await self._seen_again(job)
+        return await ask(renewed)
+
+    async def _seen_again(self, job: NewJob) -> NewJob:
+        """Return a job for the collections of now, where another was made under a name.
+
+        The gateway's list was too old. Who may have access depends on the name and the owner alone.
+
+        Raises:
+            CollectionUnknown: the one of now is another owner's.
+        """
+        found = await self._ledgers.collections()
+        seen: dict[str, Seen] = {}
+        for name in {*job.concerned, *job.parts} & job.seen.keys():
+            now, before = found.get(name), job.seen[name]
+            if now is None or now.owner != before.owner:
+                raise CollectionUnknown(
+                    f"no collection {name!a} that was there when this was asked"
+                )
+            seen[name] = Seen.of(now)
+        return replace(job, seen=seen)
 
     async def _submit(
         self, ledger: AsyncLedger, job: NewJob, *, keep_s: int | None, followed: bool = False
@@ -195,19 +232,20 @@ class JobService:
         Raises:
             VersoError: as :meth:`submit` does.
         """
-        if job.parts:
+
+        async def grouped(job: NewJob) -> JobOutcome:
             outcome = await self._groups.submit_and_wait(
                 job, wait_s=wait_s, on_accepted=on_accepted, keep_s=keep_s
             )
             return await self._with_files(outcome)
 
-        async def waited() -> JobOutcome:
+        async def waited(job: NewJob) -> JobOutcome:
             ledger = await self._ledgers.for_job(job)
             return await self._submit_and_wait(
                 ledger, job, wait_s=wait_s, on_accepted=on_accepted, keep_s=keep_s
             )
 
-        return await self._placed(job, waited)
+        return await self._renewed(job, grouped if job.parts else partial(self._placed, waited))
 
     async def _submit_and_wait(
         self,

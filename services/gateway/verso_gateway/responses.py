@@ -16,6 +16,7 @@ from verso_core.jobs import Failed, Item, Kind, Params, Queue, Rejected, SliceSp
 from verso_core.jobs.collections import CollectionChangeParams, CollectionName, CollectionParams
 from verso_core.jobs.models import OpenModel
 from verso_gateway import headers, job_service, views
+from verso_gateway.access import seen_by
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint
@@ -92,6 +93,7 @@ def job_of(
         urgency=kind.urgency if asked.urgency is None else asked.urgency,
         webhook=asked.webhook,
         collection=collection,
+        seen=seen_by(request),
     )
 
 

@@ -113,6 +113,11 @@ class Collection(StrictModel):
     partitions: int = Field(default=1, exclude=True, description="never stored: a ledger has one")
     parted: Partitioned | None = Field(default=None, exclude=True, description="likewise")
 
+    @property
+    def made(self) -> str:
+        """Return when it was made, as it is stored; no other one of its name has the same."""
+        return str(self.model_dump(mode="json", include={"created"})["created"])
+
     def uses_slot(self, slot: int) -> bool:
         """Whether an artifact slot names a codec."""
         return slot < len(self.artifacts) and self.artifacts[slot] != FREE_SLOT

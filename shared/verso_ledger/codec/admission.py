@@ -17,7 +17,7 @@ from verso_core.errors import (
 )
 from verso_ledger.codec.scalars import Arg, text
 from verso_ledger.keys import key
-from verso_ledger.models import Accepted, IdentityKnown, NewJob, PartitionRolled
+from verso_ledger.models import Accepted, CollectionReplaced, IdentityKnown, NewJob, PartitionRolled
 from verso_ledger.names import HOME, new_job_id
 
 STAGE_BYTES = 4 << 20
@@ -105,7 +105,10 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
     ]  # fmt: skip
     moved = job.moved
     args += ["", b"", 0, 0] if moved is None else [moved.uid, moved.source, moved.begin, moved.end]
-    args.append(" ".join(["r" if job.kind.is_read else "w", *job.concerned]))
+    concerned = (
+        f"{name}={seen.made}" if (seen := job.seen.get(name)) else name for name in job.concerned
+    )
+    args.append(" ".join(["r" if job.kind.is_read else "w", *concerned]))
     for part in job.slices:
         size = len(part.payload)
         cost = size if part.cost is None else part.cost
@@ -147,6 +150,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         CollectionBusy: a collection that it concerns moves to another ledger, or has moved.
+        CollectionReplaced: one that it concerns is another than the caller has seen.
         PartitionRolled: a partition by time takes no more lines.
         IdentityKnown: an identity was accepted meanwhile.
         SourceMoved: the source of its lines stands elsewhere.
@@ -165,6 +169,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise LedgerUnavailable("the request took too long to come in")
     if word == "moving":
         raise CollectionBusy("the collection is being moved to another ledger")
+    if word == "replaced":
+        raise CollectionReplaced
     if word == "rolled":
         raise PartitionRolled(ROLLED)
     if word == "known":

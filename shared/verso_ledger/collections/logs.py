@@ -41,7 +41,7 @@ from verso_ledger.codec.admission import ROLLED
 from verso_ledger.collections.locations import Locations
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.models import PartitionRolled
+from verso_ledger.models import CollectionReplaced, PartitionRolled
 from verso_ledger.scripts import Scripts
 
 MAX_STREAMS = 1_000_000
@@ -60,10 +60,12 @@ def labels_key(labels: Mapping[str, str]) -> str:
     return json.dumps(labels, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def reserve_args(collection: str, labels: Mapping[str, str], lines: int) -> list[scalars.Arg]:
+def reserve_args(
+    collection: str, labels: Mapping[str, str], lines: int, *, made: str = ""
+) -> list[scalars.Arg]:
     """Return the arguments of ``reserve.lua``."""
     most = MAX_STREAMS if collection_of_partition(collection) is None else STREAMS
-    return [collection, labels_key(labels), lines, most]
+    return [collection, labels_key(labels), lines, most, made]
 
 
 def stream_value(labels: bytes, row: bytes) -> bytes:
@@ -92,6 +94,7 @@ def reserved(reply: Any) -> Reserved:
     Raises:
         CollectionBusy: it is being moved to another ledger, or has moved.
         CollectionUnknown: there is no such collection.
+        CollectionReplaced: it was made at another time than the one that the caller has seen.
         LedgerBehind: the ledger is read-only.
         PartitionRolled: it is a partition by time that takes no more lines.
         RecordCorrupt: which number comes next in the stream is not known any more.
@@ -103,6 +106,8 @@ def reserved(reply: Any) -> Reserved:
                 raise LedgerBehind
             case "moving":
                 raise CollectionBusy("the collection is being moved to another ledger")
+            case "replaced":
+                raise CollectionReplaced
             case "rolled":
                 raise PartitionRolled(ROLLED)
             case "damaged":

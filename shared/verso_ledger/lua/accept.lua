@@ -5,12 +5,12 @@
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
 -- (0: as all others); uid ('' none) and hash of the source that the lines are of, where it must stand, where it
 -- stands then; w or r, whether it may write, and the collections that it concerns as users know them, with spaces
--- between; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
+-- between, each with = and when it was made, if that is known; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
 -- there are any (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is;
 -- or elsewhere and where the source stands; or moving, if a collection moves to another ledger or has moved; or rolled,
--- if a partition by time takes no more lines.
+-- if a partition by time takes no more lines; or replaced, if a collection was made at another time.
 local FIRST, STEP = 26, 5
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
@@ -38,7 +38,9 @@ if ARGV[5] ~= '' then
   end
 end
 local writes, concerned = string.match(ARGV[25], '^(%a) (.*)$')
-for name in string.gmatch(concerned or '', '%S+') do
+for word in string.gmatch(concerned or '', '%S+') do
+  local name, made = string.match(word, '^([^=]+)=?(.*)$')
+  if replaced(name, made) then return no('replaced') end
   if shut('n:' .. name, writes == 'w') then return no('moving') end
   if kind == 'ingest_lines' and has_rolled(name) then return no('rolled') end
 end

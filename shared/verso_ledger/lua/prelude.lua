@@ -154,6 +154,14 @@ local function shut(field, writes)
   return false
 end
 
+-- Whether a collection is another one than the caller knows under its name: it was made at another time than `made`,
+-- '' if the caller knows none. A migration and a move leave that time as it is.
+local function replaced(name, made)
+  if not made or made == '' then return false end
+  local row = redis.call('HGET', K.collections, redis.call('HGET', K.aliases, name) or name)
+  return row and not string.find(row, '"created":"' .. made .. '"', 1, true)
+end
+
 -- Work that changes what is stored; all else only reads.
 local WRITES = { ingest = true, ingest_lines = true, delete = true, update = true, delete_matching = true,
   collection_change = true, collection_create = true, collection_delete = true,

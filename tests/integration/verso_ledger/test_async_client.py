@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+import redis
 
 from verso_core.errors import (
     CollectionUnknown,
@@ -17,11 +19,14 @@ from verso_core.errors import (
     LedgerUnavailable,
     QueueFull,
 )
-from verso_core.jobs import Collection, CollectionKind, Queue, Status
+from verso_core.jobs import Collection, CollectionKind, Kind, Queue, Status
 from verso_core.segments import Reserved
 from verso_ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
+from verso_ledger.codec.admission import STAGE_BYTES
 from verso_ledger.connection import connect_async
 from verso_ledger.events import job_events
+from verso_ledger.keys import key
+from verso_ledger.models import CollectionReplaced, Seen
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -33,6 +38,13 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
     found = AsyncLedger.from_url(valkey_url)
     yield found
     await found.close()
+
+
+@pytest.fixture
+def raw(valkey_url: str) -> Iterator[redis.Redis]:
+    """A plain client, to look behind the ledger."""
+    with redis.Redis.from_url(valkey_url) as client:
+        yield client
 
 
 def _work_off(ledger: Ledger, slices: int) -> None:
@@ -263,15 +275,75 @@ async def test_numbers_of_many_streams_are_reserved_in_a_few_exchanges(
     front: AsyncLedger, ledger: Ledger, new_collection: Callable[..., Collection]
 ) -> None:
     ledger.documents.collection_put(new_collection("logs", kind=CollectionKind.LOGS))
-    asked: list[tuple[str, dict[str, str], int]] = [
-        ("logs", {"pod": str(n)}, n + 1) for n in range(600)
+    asked: list[tuple[str, dict[str, str], int, str]] = [
+        ("logs", {"pod": str(n)}, n + 1, "") for n in range(600)
     ]
-    asked[300] = ("gone", {}, 1)
+    asked[300] = ("gone", {}, 1, "")
     for again in (False, True):
         await front._redis.script_flush()
         places = await front.reserve_each(asked)
         assert isinstance(places.pop(300), CollectionUnknown)
         made = [one for one in places if isinstance(one, Reserved)]
         assert [one.stream for one in made] == list(range(599))
-        lines = [count for name, _, count in asked if name == "logs"]
+        lines = [count for name, _, count, _ in asked if name == "logs"]
         assert [one.first for one in made] == (lines if again else [0] * 599)
+
+
+async def test_a_job_is_not_accepted_for_a_collection_made_since_another_was_seen(
+    front: AsyncLedger,
+    ledger: Ledger,
+    new_job: Jobs,
+    new_collection: Callable[..., Collection],
+) -> None:
+    """Where the caller has seen none, as a gateway of an earlier release, any is as good."""
+    job = new_job(Kind.INGEST, collection="c")
+    seen = replace(job, seen={"c": Seen.of(ledger.documents.collection_put(new_collection()))})
+    assert not (await front.accept(seen)).replayed
+    large = replace(seen, slices=[replace(job.slices[0], payload=b"x" * (STAGE_BYTES + 1))])
+    for _ in range(2):  # the second has an own name that is not the one that users know
+        ledger.documents.collection_delete(ledger.documents.collections()["c"].name)
+        made = ledger.documents.collection_put(new_collection())
+        for one in (seen, large):
+            with pytest.raises(CollectionReplaced):
+                await front.accept(one)
+        assert not (await front.accept(job)).replayed
+        assert not (await front.accept(replace(job, seen={"c": Seen.of(made)}))).replayed
+
+
+async def test_no_numbers_are_reserved_in_a_collection_made_since_another_was_seen(
+    front: AsyncLedger, ledger: Ledger, new_collection: Callable[..., Collection]
+) -> None:
+    def make() -> str:
+        return ledger.documents.collection_put(new_collection(kind=CollectionKind.LOGS)).made
+
+    first = make()
+    assert (await front.reserve("c", {"a": "b"}, 2, made=first)).first == 0
+    ledger.documents.collection_delete("c")
+    with pytest.raises(CollectionUnknown):
+        await front.reserve("c", {"a": "b"}, 2, made=first)
+    second = make()
+    with pytest.raises(CollectionReplaced):
+        await front.reserve("c", {"a": "b"}, 2, made=first)
+    assert (await front.reserve("c", {"a": "b"}, 2, made=second)).first == 0
+    assert (await front.reserve("c", {"a": "b"}, 2)).first == 2
+
+
+async def test_a_flipped_bit_of_a_collection_makes_it_no_other(
+    front: AsyncLedger,
+    ledger: Ledger,
+    raw: redis.Redis,
+    new_job: Jobs,
+    new_collection: Callable[..., Collection],
+) -> None:
+    made = ledger.documents.collection_put(new_collection(kind=CollectionKind.LOGS))
+    row = cast("bytes", raw.hget(key("collections"), "c"))
+    place = row.index(made.made.encode()) + 3
+    flipped = row[:place] + bytes([row[place] ^ 1]) + row[place + 1 :]
+    raw.hset(key("collections"), "c", flipped)
+    job = new_job(Kind.INGEST, collection="c", seen={"c": Seen.of(made)})
+    assert not (await front.accept(job)).replayed
+    assert (await front.reserve("c", {}, 1, made=made.made)).first == 0
+    ledger.documents.collection_delete("c")
+    ledger.documents.collection_put(new_collection(kind=CollectionKind.LOGS))
+    with pytest.raises(CollectionReplaced):
+        await front.accept(job)

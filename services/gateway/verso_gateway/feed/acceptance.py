@@ -24,6 +24,7 @@ from verso_core.errors import (
     BodyTooLarge,
     CollectionBusy,
     LedgerUnavailable,
+    NotReady,
     QueueFull,
     VersoError,
 )
@@ -35,7 +36,7 @@ from verso_gateway.metrics import Metrics
 from verso_ledger import AsyncLedger, Ledgers, NewJob
 from verso_ledger.ledgers import rolled
 from verso_ledger.ledgers.answers import every_answer
-from verso_ledger.models import IdentityKnown, PartitionRolled
+from verso_ledger.models import CollectionReplaced, IdentityKnown, PartitionRolled, Seen
 from verso_ledger.names import new_job_id
 
 Identity = tuple[str, bytes]
@@ -203,7 +204,7 @@ class Acceptance:
         until_s = asyncio.get_running_loop().time() + hold_s
         if not self._ledgers.several:
             return await self._rolling(tenant, self._ledgers.home, batch, until_s=until_s)
-        names = {collection for collection, _ in batch.streams}
+        names = {key.collection for key in batch.streams}
         ledgers = {name: await self._ledgers.of_collection(name) for name in names}
         parts = batch.parted(ledgers)
         by_name = {one.name: one for one in ledgers.values()}
@@ -226,7 +227,7 @@ class Acceptance:
             left_s = until_s - loop.time()
             if left_s <= _AGAIN_S:
                 raise
-        names = {collection for collection, _ in batch.streams}
+        names = {key.collection for key in batch.streams}
         await self._ledgers.await_served(names, until=time.monotonic() + left_s)
         return await self.accept(tenant, batch, hold_s=max(0.0, until_s - loop.time()))
 
@@ -240,15 +241,16 @@ class Acceptance:
         except PartitionRolled:
             if until_s - loop.time() <= _AGAIN_S:
                 raise
-        await self._ledgers.collections()
+        found = await self._ledgers.collections()
         after: dict[str, str] = {}
-        for name in {name for name, _ in batch.streams}:
+        for name in {key.collection for key in batch.streams}:
             following = rolled.following(self._ledgers.partitioned, name)
             if following is not None and await ledger.has_rolled(name):
                 after[name] = following
         if not after:
             await asyncio.sleep(_AGAIN_S)
-        renamed = batch.renamed(after)
+        made = {name: found[name].made for name in after.values() if name in found}
+        renamed = batch.renamed(after, made)
         return await self.accept(tenant, renamed, hold_s=max(0.0, until_s - loop.time()))
 
     async def _accept(
@@ -317,7 +319,7 @@ class Acceptance:
                     continue
                 if job.slices:
                     await self._submit(job, taken)
-            except IdentityKnown:
+            except (IdentityKnown, CollectionReplaced):
                 continue
             except (QueueFull, LedgerUnavailable) as error:
                 taken = await _held(taken, error)
@@ -344,8 +346,8 @@ class Acceptance:
         asked: dict[str, dict[bytes, None]] = {}
         for one in taken:
             if one.batch.identified:
-                for (collection, _), stream in one.batch.streams.items():
-                    hashes = asked.setdefault(collection, {})
+                for key, stream in one.batch.streams.items():
+                    hashes = asked.setdefault(key.collection, {})
                     hashes.update(dict.fromkeys(filter(None, stream.hashes)))
         found: set[Identity] = set()
         for collection, hashes in asked.items():
@@ -387,18 +389,20 @@ class Acceptance:
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        places = await reserve_all(ledger, [(key[0], one) for key, one in streams.items()])
+        places = await reserve_all(ledger, [*streams.items()])
         slices: list[SliceSpec] = []
         identities: dict[str, list[bytes]] = {}
         faults: dict[StreamKey, VersoError] = {}
         for (key, stream), place in zip(streams.items(), places, strict=True):
-            if isinstance(place, VersoError):
+            if isinstance(place, CollectionReplaced):  # the list of the gateway was too old
+                faults[key] = NotReady("another collection was made under this name; send it again")
+            elif isinstance(place, VersoError):
                 faults[key] = place
             else:
                 slices += slices_of(key[0], stream, place)
                 if hashes := [hashed for hashed in stream.hashes if hashed]:
                     identities.setdefault(key[0], []).extend(hashes)
-        names = [*dict.fromkeys(collection for collection, _ in streams)]
+        names = [*dict.fromkeys(key.collection for key in streams)]
         job = NewJob(
             kind=Kind.INGEST_LINES,
             queue=Queue.BULK,
@@ -410,6 +414,7 @@ class Acceptance:
             identity_s=self._identity_s,
             collection=next(iter(names), None),
             others=names[1:],
+            seen={key.collection: Seen(key.made) for key in streams if key.made},
         )
         return job, faults
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from verso_core.errors import VersoError
 from verso_core.jobs import SliceSpec, cut_lines
@@ -16,9 +17,21 @@ from verso_gateway.feed.records import LogRecord
 from verso_ledger import AsyncLedger
 from verso_ledger.collections.logs import labels_key
 
-StreamKey = tuple[str, str]
-"""A collection and labels as the ledger knows a stream by them."""
 _HASH_BYTES = 16
+
+
+class StreamKey(NamedTuple):
+    """What lines of a request are written to.
+
+    Attributes:
+        collection: its name.
+        labels: as the ledger knows a stream by them.
+        made: when the collection that the sender may write to was made; empty if that is not known.
+    """
+
+    collection: str
+    labels: str
+    made: str = ""
 
 
 @dataclass(slots=True)
@@ -70,15 +83,21 @@ class Batch:
     identified: bool = False
     repeated: dict[int, int] = field(default_factory=dict)
 
-    def renamed(self, names: Mapping[str, str]) -> Batch:
+    def renamed(self, names: Mapping[str, str], made: Mapping[str, str]) -> Batch:
         """Return the lines with other names of their collections, where there is one.
 
         Streams that have one name then are one.
+
+        Args:
+            names: the new ones, by the old.
+            made: when each of the new ones was made, where that is known.
         """
         streams: dict[StreamKey, StreamLines] = {}
-        for (name, labels), one in self.streams.items():
-            stream = streams.setdefault((names.get(name, name), labels), StreamLines(one.labels))
-            stream.extend(one)
+        for key, one in self.streams.items():
+            renamed = key
+            if (name := names.get(key.collection)) is not None:
+                renamed = StreamKey(name, key.labels, made.get(name, ""))
+            streams.setdefault(renamed, StreamLines(one.labels)).extend(one)
         return Batch(streams, self.size_bytes, self.identified, self.repeated)
 
     def without(self, keys: Collection[StreamKey]) -> Batch:
@@ -116,6 +135,7 @@ def batch_of(
     collections: Mapping[str, str],
     *,
     arrived_ns: int,
+    made: Mapping[str, str] | None = None,
     by_content: bool = False,
 ) -> Batch:
     """Return records as lines.
@@ -124,6 +144,7 @@ def batch_of(
         records: with their positions in the request.
         collections: name of the collection by the source of a record; others are left out.
         arrived_ns: time of records that have none, Unix nanoseconds.
+        made: when each collection was made, by its name, where that is known.
         by_content: whether records without an identity have one made of all that they say.
     """
     batch = Batch()
@@ -143,7 +164,7 @@ def batch_of(
         stream = known.get(pairs)
         if stream is None:
             labels = marked(record.labels)
-            key = collection, labels_key(labels)
+            key = StreamKey(collection, labels_key(labels), (made or {}).get(collection, ""))
             stream = batch.streams.setdefault(key, StreamLines(labels))
             known[pairs] = stream
         line = _line(record, arrived_ns)
@@ -169,14 +190,14 @@ def _identity(record: LogRecord, *, by_content: bool) -> bytes:
 
 
 async def reserve_all(
-    ledger: AsyncLedger, streams: Sequence[tuple[str, StreamLines]]
+    ledger: AsyncLedger, streams: Sequence[tuple[StreamKey, StreamLines]]
 ) -> list[Reserved | VersoError]:
     """Reserve numbers for streams of collections; return the places, or why there is none.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    asked = [(name, one.labels, len(one.lines)) for name, one in streams]
+    asked = [(key.collection, one.labels, len(one.lines), key.made) for key, one in streams]
     return await ledger.reserve_each(asked)
 
 

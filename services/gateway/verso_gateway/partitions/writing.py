@@ -17,11 +17,12 @@ from fastapi import Request
 from verso_core.errors import CollectionBusy, SourceMoved
 from verso_core.jobs import Collection
 from verso_core.jobs.collections import partition_name
+from verso_gateway.access import collection_of
 from verso_gateway.context import context_of
 from verso_gateway.feed.source import SourcePart
 from verso_ledger import AsyncLedger, Ledgers
 from verso_ledger.ledgers import rolled
-from verso_ledger.models import PartitionRolled, Policy
+from verso_ledger.models import CollectionReplaced, PartitionRolled, Policy
 
 T = TypeVar("T")
 _ROLLING_S = 10.0
@@ -66,7 +67,18 @@ async def written(
         except PartitionRolled:
             if time.monotonic() >= until:
                 raise
-        name = await following(ledgers, name)
+            name = await following(ledgers, name)
+            await _seen_again(request, collection.name)
+        except CollectionReplaced:  # the list was too old: the one of now may be another owner's
+            if time.monotonic() >= until:
+                raise
+            name = taking(await _seen_again(request, collection.name))
+
+
+async def _seen_again(request: Request, name: str) -> Collection:
+    """Return a collection as it is now, if the caller may see it."""
+    context_of(request).collections.forget(name)
+    return await collection_of(request, name, partitioned=True)
 
 
 async def _called(

@@ -14,7 +14,7 @@ from verso_core.errors import KindUnsupported, PartitionedUnsupported, RequestIn
 from verso_core.jobs import Collection, CollectionKind, Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of, guarded
+from verso_gateway.access import collection_of, guarded, made_of
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.files import FileFields, documents_of, file_fields
 from verso_gateway.bodies.ids import ids_of_key
@@ -276,7 +276,7 @@ async def _respond_at(
     """
     count = sum(map(lines_in, parts))
     await writing.check_source(request, ledger, name, source)
-    place = await ledger.reserve(name, labels, count)
+    place = await ledger.reserve(name, labels, count, made=made_of(request, name))
     slices = await reading.off_loop(
         sum(map(len, parts)),
         partial(

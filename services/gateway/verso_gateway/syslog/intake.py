@@ -106,11 +106,13 @@ class Intake:
         while True:
             try:
                 await self._room.check()
-                collections = dict.fromkeys(sources, taking(await self._collection(name)))
+                found = await self._collection(name)
+                parts = self._collections.parts(found)
                 batch = batch_of(
                     enumerate(records),
-                    collections,
+                    dict.fromkeys(sources, taking(found)),
                     arrived_ns=arrived_ns,
+                    made={own: part.made for own, part in parts.items()},
                     by_content=self._by_content,
                 )
                 accepted = await self._acceptance.accept(self._tenant, batch, hold_s=_HOLD_S)

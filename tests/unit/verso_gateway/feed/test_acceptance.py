@@ -28,7 +28,7 @@ from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
 from verso_ledger import NewJob
 
-Asked = tuple[str, Mapping[str, str], int]
+Asked = tuple[str, Mapping[str, str], int, str]
 
 
 class Stuck:
@@ -153,7 +153,7 @@ class Crowded:
     name = "home"
 
     async def reserve_each(self, asked: Sequence[Asked]) -> list[Reserved | VersoError]:
-        return [self._reserved(collection, labels) for collection, labels, _ in asked]
+        return [self._reserved(collection, labels) for collection, labels, *_ in asked]
 
     def _reserved(self, collection: str, labels: Mapping[str, str]) -> Reserved | VersoError:
         if collection == "gone":

@@ -23,7 +23,10 @@ class Collections:
     async def get(self, name: str) -> Any:
         kind = CollectionKind.DOCUMENTS if name == "documents" else CollectionKind.LOGS
         owner = "other" if name == "theirs" else None
-        return SimpleNamespace(name=name, kind=kind, owner=owner, parted=None)
+        return SimpleNamespace(name=name, kind=kind, owner=owner, parted=None, made="now")
+
+    def parts(self, collection: Any) -> dict[str, Any]:
+        return {collection.name: collection}
 
 
 class Room:
@@ -42,13 +45,14 @@ class Acceptance:
 
     async def accept(self, _tenant: str, batch: Batch, *, hold_s: float) -> Accepted:
         assert hold_s > 0
-        names = [name for name, _ in batch.streams]
+        names = [key.collection for key in batch.streams]
+        assert {key.made for key in batch.streams} == {"now"}
         if "far" in names and self.away:
             self.away -= 1
             raise LedgerUnavailable("it does not answer")
         if "full" in names:
             raise CollectionUnknown("it was deleted")
-        lines = {name: len(one.lines) for (name, _), one in batch.streams.items()}
+        lines = {key.collection: len(one.lines) for key, one in batch.streams.items()}
         if lines.get("small", 0) > 2:
             raise BodyTooLarge("expected <= 2 lines")
         self.taken.update(lines)

@@ -34,7 +34,7 @@ from verso_core.jobs.logs.views import (
     VolumeSeries,
 )
 from verso_core.jobs.search import Explanation, Hit, Hits, StatementLine
-from verso_gateway.feed.batch import Batch, StreamLines
+from verso_gateway.feed.batch import Batch, StreamKey, StreamLines
 from verso_gateway.partitions import missing, scatter, search, writing
 from verso_gateway.partitions.logs import spans, views
 from verso_ledger.ledgers import rolled
@@ -253,12 +253,13 @@ def test_no_line_is_left_out_where_two_partitions_become_one() -> None:
     def lines(*numbers: int) -> StreamLines:
         return StreamLines({"host": "a"}, [b"%d" % n for n in numbers], [*numbers], [b""] * 2)
 
-    both = Batch({("logs.0", "a"): lines(0, 2), ("logs.1", "a"): lines(1, 3)}, size_bytes=8)
-    renamed = both.renamed({"logs.0": "logs.1"})
-    assert [*renamed.streams] == [("logs.1", "a")]
-    assert renamed.streams["logs.1", "a"].lines == [b"0", b"2", b"1", b"3"]
-    assert renamed.streams["logs.1", "a"].positions == [0, 2, 1, 3]
-    assert both.streams["logs.0", "a"].positions == [0, 2]
+    old, new = StreamKey("logs.0", "a", "1"), StreamKey("logs.1", "a", "2")
+    both = Batch({old: lines(0, 2), new: lines(1, 3)}, size_bytes=8)
+    renamed = both.renamed({"logs.0": "logs.1"}, {"logs.1": "2"})
+    assert [*renamed.streams] == [new]
+    assert renamed.streams[new].lines == [b"0", b"2", b"1", b"3"]
+    assert renamed.streams[new].positions == [0, 2, 1, 3]
+    assert both.streams[old].positions == [0, 2]
 
 
 def hit(part: int, text: str, score: float, *, at: float, count: int, values: bool = False) -> Hit:

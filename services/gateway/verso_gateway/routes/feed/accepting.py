@@ -18,7 +18,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs import Collection, CollectionKind
-from verso_gateway.access import caller_of, collection_of
+from verso_gateway.access import caller_of, collection_of, made_of
 from verso_gateway.bodies import limits, reading
 from verso_gateway.context import context_of
 from verso_gateway.feed.batch import batch_of
@@ -110,6 +110,7 @@ async def accept(
             faults[source] = error
     rejected |= {n: faults[record.source] for n, record in records if record.source in faults}
     collections = _taking(found)
+    made = {name: made_of(request, name) for name in collections.values()}
     repeated: frozenset[int] = frozenset()
     if len(rejected) < len(decoded):
         size = sum(len(record.text) for _, record in records)
@@ -118,6 +119,7 @@ async def accept(
             records,
             collections,
             arrived_ns=time.time_ns(),
+            made=made,
             by_content=feed_of(request).by_content,
         )
         batch = await reading.off_loop(size, make)

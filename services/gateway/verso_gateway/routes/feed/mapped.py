@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,11 +21,11 @@ from verso_core.errors import (
 from verso_core.jobs import CollectionKind, ItemError, Kind, Queue
 from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
 from verso_gateway import responses, views
-from verso_gateway.access import collection_of
+from verso_gateway.access import collection_of, made_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.feed import mapping
-from verso_gateway.feed.batch import StreamLines, batch_of, reserve_all, slices_of
+from verso_gateway.feed.batch import StreamKey, StreamLines, batch_of, reserve_all, slices_of
 from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
 from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
@@ -101,7 +101,7 @@ async def ingest_records(
     if not records:
         raise DocumentsRefused("expected at least one record", intaken=about.public())
     make = partial(batch_of, records, {"": name}, arrived_ns=time.time_ns())
-    streams = (await reading.off_loop(len(body), make)).streams.values()
+    streams = (await reading.off_loop(len(body), make)).streams
     key, fingerprint = key_of(request), Fingerprint(request)
     if key is not None:
         await reading.off_loop(len(body), partial(fingerprint.update, body))
@@ -129,7 +129,7 @@ async def _job(
     request: Request,
     ledger: AsyncLedger,
     name: str,
-    streams: Collection[StreamLines],
+    streams: Mapping[StreamKey, StreamLines],
     source: SourcePart | None,
 ) -> NewJob:
     """Return the job that stores streams, each at a place that the ledger has reserved.
@@ -139,13 +139,15 @@ async def _job(
     """
     await writing.check_source(request, ledger, name, source)
     places = []
-    for place in await reserve_all(ledger, [(name, one) for one in streams]):
+    made = made_of(request, name)
+    keyed = [(key._replace(collection=name, made=made), one) for key, one in streams.items()]
+    for place in await reserve_all(ledger, keyed):
         if isinstance(place, VersoError):
             raise place
         places.append(place)
     slices = [
         spec
-        for stream, place in zip(streams, places, strict=True)
+        for stream, place in zip(streams.values(), places, strict=True)
         for spec in slices_of(name, stream, place)
     ]
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK, collection=name)
