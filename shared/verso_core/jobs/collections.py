@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -113,7 +114,7 @@ class Collection(StrictModel):
     partitions: int = Field(default=1, exclude=True, description="never stored: a ledger has one")
     parted: Partitioned | None = Field(default=None, exclude=True, description="likewise")
 
-    @property
+    @cached_property
     def made(self) -> str:
         """Return when it was made, as it is stored; no other one of its name has the same."""
         return str(self.model_dump(mode="json", include={"created"})["created"])
