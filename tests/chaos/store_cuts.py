@@ -171,6 +171,8 @@ class FileStore:
     def __init__(self, disk: SyncedFiles) -> None:
         self._disk = disk
         self._lock = threading.Lock()
+        self._registered = set[int]()
+        """Numbers that the registry may name: the last that was answered, and those after it."""
 
     def start(self) -> None:
         """Start the process that writes."""
@@ -186,10 +188,12 @@ class FileStore:
             OSError: the process was killed.
         """
         with self._lock:
+            self._registered.add(number)
             self._process.stdin.write(f"{number}\n")
             self._process.stdin.flush()
             if self._process.stdout.readline() != f"{number}\n":
                 raise BrokenPipeError
+            self._registered = {number}
 
     def kill(self) -> None:
         """End the process."""
@@ -197,7 +201,7 @@ class FileStore:
 
     def check(self, numbers: list[int]) -> None:
         """Read every file."""
-        check_files(self._disk.data, numbers)
+        check_files(self._disk.data, numbers, registered=self._registered)
 
 
 STORES: dict[str, Callable[[SyncedFiles], Store]] = {
