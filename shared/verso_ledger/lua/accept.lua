@@ -5,8 +5,8 @@
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
 -- (0: as all others); uid ('' none) and hash of the source that the lines are of, where it must stand, where it
 -- stands then; w or r, whether it may write, and the collections that it concerns as users know them, with spaces
--- between, each with = and when it was made, if that is known; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
--- there are any (see each_identity).
+-- between, each with = and when it was made, if that is known; then for each slice: items, bytes, cost, payload, of
+-- lines their uid and count; then identities, if there are any (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is;
 -- or elsewhere and where the source stands; or moving, if a collection moves to another ledger or has moved; or rolled,

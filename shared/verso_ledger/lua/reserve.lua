@@ -1,5 +1,6 @@
 -- Reserves numbers for lines of a stream, which is made if it is new. ARGV: collection as users know it, labels as
--- JSON with sorted keys, lines, most streams, when the collection was made ('' not known). Returns the uid of its lines, the stream and the first number; or why not.
+-- JSON with sorted keys, lines, most streams, when the collection was made ('' not known). Returns the uid of its
+-- lines, the stream and the first number; or why not.
 -- A stream is stored as a check of all that follows and of the labels, its number, and that of its next line. A line
 -- that got a number twice would be lost, so a flipped bit of it is corrected first. Streams of a partition by time are
 -- numbered from its own number times P.streams on, so that a line's number is of one partition.

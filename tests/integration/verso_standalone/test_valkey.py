@@ -167,8 +167,15 @@ def test_a_part_of_the_append_only_file_that_is_missing_is_named(
 def test_a_first_start_that_was_cut_off_is_made_again(running: tuple[Valkey, Process]) -> None:
     valkey, process = running
     process.stop(grace_s=10.0)
-    (valkey.folder / AOF_FOLDER / AOF_MANIFEST).unlink()
-    valkey.argv()
+    manifest = valkey.folder / AOF_FOLDER / AOF_MANIFEST
+    manifest.unlink()
+    again = Process("valkey", valkey.argv(), log_path=process.log_path, environment={})
+    again.start()
+    try:
+        wait(valkey)
+        assert manifest.is_file()
+    finally:
+        again.stop(grace_s=10.0)
 
 
 def test_a_read_only_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(

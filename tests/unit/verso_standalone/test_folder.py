@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,20 +73,21 @@ def test_sockets_elsewhere_leave_nothing_behind(
     assert not run.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"port", b"port x", b"\xff\0"])
-def test_damaged_settings_of_valkey_are_named(folder: DataFolder, content: bytes) -> None:
-    path = folder.valkey / "valkey.conf"
-    path.write_bytes(content)
-    with pytest.raises(RequestInvalid, match=rf"{path}.*`verso up` writes it again"):
-        folder.valkey_port()
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
-def test_damaged_notes_of_the_stores_are_named(folder: DataFolder, content: bytes) -> None:
-    path = folder.root / "stores.json"
-    path.write_bytes(content)
-    with pytest.raises(RequestInvalid, match=rf"{path}.*`verso up` writes it again"):
-        folder.stores()
+@pytest.mark.parametrize(
+    ("name", "read", "contents"),
+    [
+        ("valkey/valkey.conf", DataFolder.valkey_port, (b"", b"port", b"port x", b"\xff\0")),
+        ("stores.json", DataFolder.stores, (b"", b"{", b"[]", b"\xff")),
+    ],
+)
+def test_a_damaged_file_that_is_written_again_is_named(
+    folder: DataFolder, name: str, read: Callable[[DataFolder], object], contents: tuple[bytes, ...]
+) -> None:
+    path = folder.root / name
+    for content in contents:
+        path.write_bytes(content)
+        with pytest.raises(RequestInvalid, match=rf"{path}.*`verso up` writes it again"):
+            read(folder)
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"two words", b"a\nb", b"a/b@c", b"\0"])

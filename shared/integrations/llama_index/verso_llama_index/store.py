@@ -72,7 +72,7 @@ class VersoVectorStore(BasePydanticVectorStore):
         stores_text: bool = True,
         is_embedding_query: bool = False,
     ) -> None:
-        # The last two are always as they are: whoever reads a saved store gives every field.
+        # from_dict passes every field that to_dict has saved, so also the last two.
         super().__init__(
             stores_text=stores_text,
             is_embedding_query=is_embedding_query,
