@@ -386,12 +386,12 @@ class AsyncLedger:
         return bool(await self._scripts.run("rolled", [partition]))
 
     async def document_count(self, collection: str) -> int:
-        """Return how many documents a collection holds, as counted last; 0 before the first count.
-
-        Raises:
-            CollectionUnknown: there is none of this name.
-        """
+        """Return how many documents a collection holds, as counted last; 0 before that."""
         return await pages.document_count(self._redis, collection)
+
+    async def check_made(self, collection: str, made: str) -> None:
+        """Check which collection has a name; see :func:`verso_ledger.pages.check_made`."""
+        await pages.check_made(self._redis, collection, made)
 
     async def migration(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""

@@ -16,12 +16,12 @@ from verso_core.errors import (
     RequestInvalid,
     error_body,
 )
-from verso_core.jobs import Kind, Status
+from verso_core.jobs import Collection, Kind, Status
 from verso_core.record import Entry, Flag
 from verso_ledger.codec import collection_rows, job_rows, scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.models import DeadLetter, JobRecord, Phase, SliceFailures
+from verso_ledger.models import CollectionReplaced, DeadLetter, JobRecord, Phase, SliceFailures
 
 _NO_CURSOR = "expected a cursor of this list"
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -308,8 +308,32 @@ async def document_count(client: Redis, name: str) -> int:
     return max(0, int(row or 0))
 
 
+async def check_made(client: Redis, name: str, made: str) -> None:
+    """Check that a collection is the one that a caller has seen: so is what was read before.
+
+    Args:
+        client: the ledger's server.
+        name: the collection, as users know it.
+        made: when the one seen was made, as :attr:`verso_core.jobs.Collection.made` says.
+
+    Raises:
+        CollectionBusy: it has moved to another ledger.
+        CollectionReplaced: it was made at another time.
+        CollectionUnknown: there is none of this name.
+    """
+    _, found = await _located(client, name)
+    if found.made != made:
+        raise CollectionReplaced
+
+
 async def _location(client: Redis, name: str) -> tuple[str, int]:
-    """Find the uid and the number of buckets of a collection, or of what its name stands for.
+    """Find the uid and the number of buckets of a collection; as :func:`_located`."""
+    uid, found = await _located(client, name)
+    return uid, found.buckets
+
+
+async def _located(client: Redis, name: str) -> tuple[str, Collection]:
+    """Find the uid and the settings of a collection, or of what its name stands for.
 
     Raises:
         CollectionBusy: it has moved to another ledger.
@@ -331,7 +355,7 @@ async def _location(client: Redis, name: str) -> tuple[str, int]:
         raise CollectionBusy("the collection has just moved to another ledger")
     if row is None or (alias is None and hidden):
         raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-    return scalars.text(uid), collection_rows.load(row).buckets
+    return scalars.text(uid), collection_rows.load(row)
 
 
 def _row(document: Any, data: Any) -> DocumentRow | None:

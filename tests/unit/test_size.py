@@ -20,16 +20,17 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # with several ledgers: router, lists over all, placements, moves; large keys, identities and
     # positions are copied in pages; jobs of several ledgers as one; partitions by time; large jobs
     # that are sent again; numbers of many streams in one exchange; segments and counters of one
-    # moment
-    "shared/verso_ledger": 9_210,
+    # moment; reads of the collection that was seen
+    "shared/verso_ledger": 9_230,
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     # with answers of other servers, forked processes, addresses and keys that are none,
     # and scores that say the order of a head
     "shared/verso_client": 9_660,
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
-    # and lists by time of partitions by time, each with a place of its own; large pushes in parts
-    "services/gateway/verso_gateway": 17_810,
+    # and lists by time of partitions by time, each with a place of its own; large pushes in parts,
+    # and reads without a job of collections that the caller may see
+    "services/gateway/verso_gateway": 17_850,
     # with cold storage that moves, ledgers that go back, and numbers that engines change,
     # errors that name settings as requests do, beginnings of texts that are cut as stored, and
     # records that say whose they are, and lists of lines that read those streams alone whose

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from fastapi import APIRouter, Depends, Request
 
@@ -24,7 +26,10 @@ from verso_core.jobs.collections import collection_of_partition
 from verso_gateway import auth
 from verso_gateway.auth import Caller
 from verso_gateway.context import context_of
-from verso_ledger.models import Seen
+from verso_ledger import AsyncLedger
+from verso_ledger.models import CollectionReplaced, Seen
+
+T = TypeVar("T")
 
 _INGEST = (
     *("ingest", "document_delete", "document_update", "collection_create"),
@@ -190,6 +195,35 @@ def made_of(request: Request, name: str) -> str:
     """Return when a collection that a request has seen was made; empty if it has seen none."""
     found = seen_by(request).get(name)
     return "" if found is None else found.made
+
+
+async def read_of(request: Request, name: str, ask: Callable[[AsyncLedger], Awaitable[T]]) -> T:
+    """Return what the ledger of a collection answers without a job, if the caller may see that one.
+
+    The gateway's list may be too old: where another collection has the name by now, the caller's
+    access to that one is checked, and its ledger asked again.
+
+    Args:
+        request: the request.
+        name: of the collection, or of a partition.
+        ask: the ledger, which may have moved the collection away.
+
+    Raises:
+        CollectionUnknown: there is none of this name, or it is not for the caller to see.
+    """
+    context = context_of(request)
+
+    async def checked(ledger: AsyncLedger) -> T:
+        found = await ask(ledger)
+        await ledger.check_made(name, made_of(request, name))
+        return found
+
+    if name in seen_by(request):
+        with suppress(CollectionReplaced):
+            return await context.ledgers.at(name, checked)
+        await context.collections.list()
+    await collection_of(request, name, partition=True)
+    return await context.ledgers.at(name, checked)
 
 
 def scope_of(kind: Kind) -> Scope:

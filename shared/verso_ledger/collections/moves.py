@@ -29,6 +29,7 @@ from verso_ledger.codec import collection_rows, scalars
 from verso_ledger.collections.open_slices import OpenSlices
 from verso_ledger.connection import translated
 from verso_ledger.keys import PREFIX, key
+from verso_ledger.models import CollectionReplaced
 from verso_ledger.scripts import AsyncScripts, Scripts
 
 REMEMBERED_S = 24 * 3600
@@ -299,10 +300,13 @@ class AsyncMoves:
             for own, (entries, segments) in zip(uids, sizes, strict=True)
         }
 
-    async def begin(self, name: str, target: str) -> Move:
+    async def begin(self, name: str, target: str, *, made: str = "") -> Move:
         """Start a move, or return the one that is under way.
 
+        ``made``: when the collection that the caller has seen was made; empty for any.
+
         Raises:
+            CollectionReplaced: there is one that was made at another time.
             CollectionUnknown: the ledger has no such collection.
             CollectionBusy: it is changed by others at this moment, or a copy is being removed.
             LedgerBehind: the ledger is read-only.
@@ -317,6 +321,9 @@ class AsyncMoves:
                 uid, row, seen = await pipe.execute()
         if uid is None or row is None:
             raise CollectionUnknown(f"no collection {name!a}")
+        found = collection_rows.load(row)
+        if made not in ("", found.made):
+            raise CollectionReplaced
         before = None if seen is None else Move.model_validate_json(seen)
         if before is not None and before.running:
             if before.stage is MoveStage.CANCELLED:
@@ -324,7 +331,6 @@ class AsyncMoves:
             if before.target != target:
                 raise MigrationRefused(f"{name!r} is being moved to {before.target}")
             return before
-        found = collection_rows.load(row)
         move = new_move(name, own, scalars.text(uid), found, source=self._ledger, target=target)
         args: list[scalars.Arg] = [name, own, move.uid, seen or b"", move.model_dump_json()]
         return started_or_refused(scalars.text(await self._run("move_begin", args)), move)

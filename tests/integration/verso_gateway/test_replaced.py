@@ -22,6 +22,7 @@ from verso_core import api_keys
 from verso_core.api_keys import Scope, mint
 from verso_core.jobs import CollectionKind, Kind
 
+TAIL = "/v1/logs/tail"
 PUSH = "/loki/api/v1/push"
 ENTRIES = {"streams": [{"stream": {"job": "x"}, "values": [["1", "a"]]}]}
 DOCUMENTS = {"collection": "hers", "documents": [{"id": "d", "text": "secret"}]}
@@ -86,6 +87,11 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/search", {"json": {"collection": "hers", "query": "a"}}),
     ("POST", "/v1/reconstruct", {"json": {"collection": "hers", "ids": ["d"]}}),
 ]
+READ_AT_ONCE = {  # without a job, and what is said of a collection of which nothing is known
+    "/v1/collections/hers/documents": (200, None),
+    "/v1/collections/hers/migrate": (409, "migration_refused"),
+    "/v1/collections/hers/move": (404, "not_found"),
+}
 LINES: list[tuple[str, dict[str, Any]]] = [
     ("", {"content": b"a line\n", "headers": {"Content-Type": "text/plain"}}),
     (
@@ -116,6 +122,33 @@ def test_what_the_same_tenant_has_made_since_is_what_it_asks_for(
     answer = site.client.request(method, path, **{**body, "headers": headers})
     assert answer.status_code == 200, answer.text
     assert site.done()
+
+
+@pytest.mark.parametrize("owner", ["bob", "ann"])
+@pytest.mark.parametrize("path", READ_AT_ONCE)
+def test_what_is_read_without_a_job_is_of_a_collection_that_the_caller_may_see(
+    site: Site, path: str, owner: str
+) -> None:
+    site.replace("hers", owner=owner)
+    answer = site.client.get(path)
+    expected = READ_AT_ONCE[path] if owner == "ann" else (404, "collection_unknown")
+    assert (answer.status_code, answer.json().get("code")) == expected
+
+
+@pytest.mark.parametrize("owner", ["bob", "ann"])
+def test_no_line_of_another_tenants_collection_is_tailed(site: Site, owner: str) -> None:
+    site.replace("lines", owner=owner, kind=LOGS)
+    with site.client.sse(TAIL, params={"collection": "lines"}) as source:
+        assert source.response.status_code == (200 if owner == "ann" else 404)
+
+
+@pytest.mark.parametrize("owner", ["bob", "ann"])
+def test_partitions_are_listed_for_those_who_may_see_them(site: Site, owner: str) -> None:
+    made = {"name": "parts", "partitions": 2}
+    assert site.client.post("/v1/collections", json=made).status_code == 201
+    site.replace("parts.0", "parts.1", owner=owner)
+    listed = site.client.get("/v1/collections/parts/documents")
+    assert listed.status_code == (200 if owner == "ann" else 404), listed.text
 
 
 @pytest.mark.parametrize(("query", "body"), LINES)

@@ -50,6 +50,7 @@ _AGAIN_S = 0.1
 _LATE_S = 10.0
 """How long after the last deadline of some requests a step of the ledger may end: it waits for a
 connection and for an answer, and does so again if this process stood still."""
+_REPLACED = "another collection was made under this name; send it again"
 _ASKED = 4096
 """Identities that one step of the ledger looks at: a few milliseconds in which it does no more."""
 
@@ -242,14 +243,16 @@ class Acceptance:
             if until_s - loop.time() <= _AGAIN_S:
                 raise
         found = await self._ledgers.collections()
+        made = {name: one.made for name, one in found.items()}
+        if any(key.made not in ("", made.get(key.collection, key.made)) for key in batch.streams):
+            raise NotReady(_REPLACED)  # what follows is another collection's
         after: dict[str, str] = {}
         for name in {key.collection for key in batch.streams}:
             following = rolled.following(self._ledgers.partitioned, name)
-            if following is not None and await ledger.has_rolled(name):
+            if following is not None and following in made and await ledger.has_rolled(name):
                 after[name] = following
         if not after:
             await asyncio.sleep(_AGAIN_S)
-        made = {name: found[name].made for name in after.values() if name in found}
         renamed = batch.renamed(after, made)
         return await self.accept(tenant, renamed, hold_s=max(0.0, until_s - loop.time()))
 
@@ -395,7 +398,7 @@ class Acceptance:
         faults: dict[StreamKey, VersoError] = {}
         for (key, stream), place in zip(streams.items(), places, strict=True):
             if isinstance(place, CollectionReplaced):  # the list of the gateway was too old
-                faults[key] = NotReady("another collection was made under this name; send it again")
+                faults[key] = NotReady(_REPLACED)
             elif isinstance(place, VersoError):
                 faults[key] = place
             else:

@@ -30,7 +30,7 @@ from verso_core.jobs.documents import (
 from verso_core.jobs.models import Params
 from verso_core.texts import Scalar
 from verso_gateway import responses, views
-from verso_gateway.context import context_of
+from verso_gateway.access import read_of
 from verso_gateway.partitions import scatter
 from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
@@ -199,8 +199,7 @@ async def page(
     if number >= collection.partitions:
         raise RequestInvalid("expected a cursor of this list")
     name = scatter.names_of(collection)[number]
-    ledgers = context_of(request).ledgers
-    found = await ledgers.at(name, lambda one: one.documents(name, after=after, limit=limit))
+    found = await read_of(request, name, lambda one: one.documents(name, after=after, limit=limit))
     following = number + (found.cursor is None)
     more = following < collection.partitions
     return DocumentPage(

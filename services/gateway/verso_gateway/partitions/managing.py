@@ -33,7 +33,7 @@ from verso_core.jobs.collections import (
 )
 from verso_core.jobs.statistics import CodecShare, Kept, LineStatistics, Statistics
 from verso_gateway import responses
-from verso_gateway.access import caller_of
+from verso_gateway.access import caller_of, collection_of
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.partitions import scatter
 from verso_gateway.partitions.missing import left_out
@@ -157,7 +157,7 @@ async def change(
         ended = await scatter.each(request, names, job)
         changed |= dict(zip(names, map(responses.sole, ended), strict=True))
         known.forget(name)
-        collection = await known.get(name)
+        collection = await collection_of(request, name, partitioned=True)
         state = collection.parted
         assert state is not None
         making = any(one.stage is Stage.MAKING for one in state.parts)

@@ -23,7 +23,7 @@ from verso_core.jobs.fitting import FitItem, FitParams, Fitted
 from verso_core.jobs.models import OpenModel
 from verso_core.jobs.statistics import Statistics
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import caller_of, collection_of, guarded
+from verso_gateway.access import caller_of, collection_of, guarded, read_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
@@ -174,8 +174,7 @@ async def documents(
     if collection.parted is not None:
         found = await partitioned.page(request, collection, cursor=cursor, limit=limit)
         return responses.json_response(found)
-    ledgers = context_of(request).ledgers
-    page = await ledgers.at(name, lambda one: one.documents(name, after=cursor, limit=limit))
+    page = await read_of(request, name, lambda one: one.documents(name, after=cursor, limit=limit))
     rows = tuple(map(views.document, page.rows))
     return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))
 

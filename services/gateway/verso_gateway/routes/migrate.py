@@ -15,9 +15,8 @@ from verso_core.jobs.migrate import (
     MigrationState,
 )
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of, guarded
+from verso_gateway.access import collection_of, guarded, read_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
 router = guarded("collections")
@@ -31,9 +30,8 @@ router = guarded("collections")
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest migration of a collection."""
-    context = context_of(request)
     await collection_of(request, name)
-    state = await (await context.ledgers.of_collection(name)).migration(name)
+    state = await read_of(request, name, lambda one: one.migration(name))
     if state is None:
         raise MigrationRefused(f"{name!r} has never been migrated")
     return responses.json_response(views.migration(state))

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from starlette.requests import Request
+from tests.integration.verso_gateway.conftest import collection
 from tests.support.clock import run_by_own_clock
 
 from verso_core.errors import (
     CollectionUnknown,
     LedgerUnavailable,
+    NotReady,
     QueueFull,
     RequestInvalid,
     VersoError,
 )
-from verso_core.jobs.collections import Partitioned
+from verso_core.jobs import Collection
+from verso_core.jobs.collections import Partitioned, RolloverRule, Stage, TimePart
 from verso_core.segments import Reserved
 from verso_gateway.app import create_app
 from verso_gateway.feed.acceptance import Acceptance, Accepted
@@ -27,6 +31,7 @@ from verso_gateway.feed.records import LogRecord
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
 from verso_ledger import NewJob
+from verso_ledger.models import PartitionRolled
 
 Asked = tuple[str, Mapping[str, str], int, str]
 
@@ -209,6 +214,69 @@ def test_a_repeat_of_a_record_that_is_refused_was_not_accepted_before() -> None:
         assert found.repeated == {3}
 
     run_by_own_clock(run())
+
+
+class Rolled:
+    """A ledger whose partition ``logs.0`` takes no more lines; ``logs.1`` does."""
+
+    name = "home"
+    several = False
+    partitioned = MappingProxyType(
+        {
+            "logs": Partitioned(
+                partitions=1,
+                rollover=RolloverRule(),
+                parts=tuple(TimePart(number=n, stage=Stage.LIVE, since=0.0) for n in range(2)),
+                writing=1,
+            )
+        }
+    )
+
+    def __init__(self, made: datetime) -> None:
+        self.home = self
+        self._made = made
+        self.asked: list[Asked] = []
+
+    async def reserve_each(self, asked: Sequence[Asked]) -> list[Reserved | VersoError]:
+        self.asked += asked
+        rolled = PartitionRolled("it takes no more lines")
+        return [rolled if name == "logs.0" else Reserved("1", 0, 0) for name, *_ in asked]
+
+    async def collections(self) -> dict[str, Collection]:
+        return {
+            name: collection(name).model_copy(update={"created": self._made})
+            for name in ("logs.0", "logs.1")
+        }
+
+    async def has_rolled(self, _: str) -> bool:
+        return True
+
+    async def known_identities(self, *_: object, **__: object) -> Sequence[int]:
+        return []
+
+    def rolled_before(self, *_: object, **__: object) -> list[str]:
+        return []
+
+
+def test_lines_go_to_the_partition_behind_the_one_that_was_seen() -> None:
+    """Where another collection has the name by then, perhaps another tenant's, none is written."""
+    seen, later = (datetime(year, 1, 1, tzinfo=UTC) for year in (2026, 2027))
+
+    async def accept(ledger: Any) -> None:
+        jobs: Any = Jobs()
+        acceptance = Acceptance(
+            ledger, jobs, metrics=Metrics(), gather_s=0.0, keep_s=60, identity_s=60
+        )
+        made = {"logs.0": collection("logs.0").model_copy(update={"created": seen}).made}
+        sent = batch_of([(0, LogRecord(b"x"))], {"": "logs.0"}, arrived_ns=1, made=made)
+        await acceptance.accept("a", sent, hold_s=1.0)
+
+    same, replaced = Rolled(seen), Rolled(later)
+    run_by_own_clock(accept(same))
+    assert [name for name, *_ in same.asked] == ["logs.0", "logs.1"]
+    with pytest.raises(NotReady):
+        run_by_own_clock(accept(replaced))
+    assert [name for name, *_ in replaced.asked] == ["logs.0"]
 
 
 class Full:

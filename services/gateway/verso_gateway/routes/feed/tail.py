@@ -19,7 +19,7 @@ from verso_core.jobs import Collection, CollectionKind
 from verso_core.jobs.collections import partition_name
 from verso_core.jobs.logs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
-from verso_gateway.access import collection_of, guarded, refused
+from verso_gateway.access import collection_of, guarded, read_of, refused
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.lines import labels_of
 from verso_gateway.context import Context, context_of
@@ -88,7 +88,7 @@ async def tail(
         raise KindUnsupported(f"expected a collection of kind logs, got {asked.collection!a}")
     context = context_of(request)
     wanted = Wanted.of(asked.filter, asked.contains)
-    tailed, place, unknown = await _begin(context, found, asked.start, last_event_id or after)
+    tailed, place, unknown = await _begin(request, found, asked.start, last_event_id or after)
     stream = context.tails.tail(tailed.ledger.arrivals, place, wanted, unknown=unknown)
 
     async def events() -> AsyncIterator[bytes]:
@@ -107,7 +107,7 @@ async def tail(
             name = rolled.following(context.ledgers.partitioned, here.name)
             if name is None or not await _is_read(here, coming_from):
                 return
-            here = await _tailed(context, name)
+            here = await _tailed(request, name)
             coming_from = context.tails.tail(here.ledger.arrivals, TailPlace(here.uid, 1), wanted)
 
     return EventSourceResponse(events(), headers=_HEADERS)
@@ -147,21 +147,21 @@ class _Tailed:
     uid: str
 
 
-async def _tailed(context: Context, name: str) -> _Tailed:
+async def _tailed(request: Request, name: str) -> _Tailed:
     """Return a collection or partition as its ledger knows it.
 
     Raises:
-        CollectionUnknown: it is gone.
+        CollectionUnknown: it is gone, or not for the caller to see.
     """
 
     async def at(ledger: AsyncLedger) -> _Tailed:
         return _Tailed(name, ledger, await ledger.arrivals.uid(name))
 
-    return await context.ledgers.at(name, at)
+    return await read_of(request, name, at)
 
 
 async def _begin(
-    context: Context, collection: Collection, start: TailStart, last_event_id: str | None
+    request: Request, collection: Collection, start: TailStart, last_event_id: str | None
 ) -> tuple[_Tailed, TailPlace, bool]:
     """Return what is tailed first, from which place, and whether the one asked for is not known.
 
@@ -169,7 +169,7 @@ async def _begin(
     """
     state = collection.parted
     if state is None:
-        tailed = await _tailed(context, collection.name)
+        tailed = await _tailed(request, collection.name)
         return tailed, *await _place(tailed, start, last_event_id)
     names = [
         partition_name(collection.name, number)
@@ -177,12 +177,12 @@ async def _begin(
         if number <= state.writing
     ]
     for name in names if last_event_id or start is not TailStart.NOW else ():
-        tailed = await _tailed(context, name)
+        tailed = await _tailed(request, name)
         place, unknown = await _place(tailed, start, last_event_id)
         there = await tailed.ledger.arrivals.next_number(tailed.uid)
         if not unknown and (last_event_id or place.number < there):
             return tailed, place, False
-    tailed = await _tailed(context, names[-1])
+    tailed = await _tailed(request, names[-1])
     return tailed, *await _place(tailed, start, last_event_id)
 
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from verso_core.errors import MigrationRefused, NotFound
 from verso_core.jobs.moves import Move, MoveRequest, MoveStage, MoveView
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of, guarded
+from verso_gateway.access import collection_of, guarded, made_of, read_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import Context, context_of
 
@@ -34,7 +34,8 @@ async def begin(request: Request, name: str) -> Response:
     if checked.ledger not in {one.name for one in context.ledgers.all}:
         raise NotFound(f"no ledger {checked.ledger!a}")
     request.state.target = name  # for the audit log
-    return responses.json_response(views.move(await start(context, name, checked.ledger)))
+    move = await start(context, name, checked.ledger, made=made_of(request, name))
+    return responses.json_response(views.move(move))
 
 
 @router.get(
@@ -45,9 +46,8 @@ async def begin(request: Request, name: str) -> Response:
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest move of a collection to another ledger."""
-    context = context_of(request)
     await collection_of(request, name, partition=True)
-    return responses.json_response(views.move(await _newest(context, name)))
+    return responses.json_response(views.move(await _newest(request, name)))
 
 
 @router.delete(
@@ -60,7 +60,7 @@ async def end(request: Request, name: str) -> Response:
     """Cancel a move that has not switched ledgers yet; its copy is removed."""
     context = context_of(request)
     await collection_of(request, name, partition=True)
-    move = await _newest(context, name)
+    move = await _newest(request, name)
     if move.stage not in (MoveStage.COPY, MoveStage.FENCE):
         raise MigrationRefused(f"{name!r} has moved, or its move was cancelled")
     ledger = next(one for one in context.ledgers.all if one.name == move.source)
@@ -71,10 +71,13 @@ async def end(request: Request, name: str) -> Response:
     return responses.json_response(views.move(cancelled))
 
 
-async def start(context: Context, name: str, target: str) -> Move:
+async def start(context: Context, name: str, target: str, *, made: str = "") -> Move:
     """Start a move, or return the one that is under way.
 
+    ``made``: when the collection that the caller has seen was made; empty for any.
+
     Raises:
+        CollectionReplaced: there is one that was made at another time.
         CollectionUnknown: there is no such collection.
         MigrationRefused: it cannot move there now.
         LedgerUnavailable: its ledger does not answer.
@@ -88,11 +91,12 @@ async def start(context: Context, name: str, target: str) -> Move:
     for other, moves in (await ledgers.each(lambda one: one.moves.all())).items():
         if other != ledger.name and any(one.collection == name and one.running for one in moves):
             raise MigrationRefused(f"{name!r} still leaves the ledger {other}; ask again")
-    return await ledger.moves.begin(name, target)
+    return await ledger.moves.begin(name, target, made=made)
 
 
-async def _newest(context: Context, name: str) -> Move:
-    found = await context.ledgers.each(lambda one: one.moves.all())
+async def _newest(request: Request, name: str) -> Move:
+    ledgers = context_of(request).ledgers
+    found = await read_of(request, name, lambda _: ledgers.each(lambda one: one.moves.all()))
     moves = [one for own in found.values() for one in own if one.collection == name]
     if not moves:
         raise NotFound(f"{name!r} has never been moved")
