@@ -25,6 +25,7 @@
     ├── ArtifactInvalid                an artifact folder that must not be served
     │   └── HeadInvalid                a head's folder that must not be served
     ├── PartitionMissing               a partition that its ledger no longer has
+    ├── VectorsDamaged                 vectors of a collection that are lost or damaged
     ├── BackupInvalid                  a backup folder that must not be restored
     ├── FrameInvalid                   bytes between processes that are not a frame
     ├── ResultLost                     the file of a large result is gone or damaged
@@ -263,6 +264,10 @@ class HeadInvalid(ArtifactInvalid):
 
 class PartitionMissing(VersoError):
     """Raised when lines of a partition are asked for that its ledger no longer has."""
+
+
+class VectorsDamaged(VersoError):
+    """Raised when the vectors of a collection are lost or damaged, or are being put again."""
 
 
 class BackupInvalid(VersoError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import redis
 from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document, ScrubState
+from verso_core.errors import VersoError
 from verso_core.record import Entry, bucket_of
 from verso_ledger.codec import collection_rows
 
@@ -93,3 +95,44 @@ def test_points_that_were_lost_while_it_was_stopped_are_told_of_and_put_again_at
             assert time.monotonic() < end, verso.scrub()
             time.sleep(0.2)
         assert verso.scrub().damaged == 0
+
+
+def test_collections_whose_vectors_are_lost_are_errors_until_they_are_put_again(
+    new_platform: Callable[..., Platform],
+) -> None:
+    platform = new_platform(
+        VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
+    )
+    platform.start()
+    names = ("default", "others", "sound")
+    with platform.client() as verso:
+        _pass(verso, after=0)
+        for name in names:
+            if name != "default":
+                verso.create_collection(name)
+            documents = [Document(id=str(one), text=f"disk {one} failed") for one in range(9)]
+            verso.ingest(documents, collection=name)
+            platform.await_verified(name, 9)
+    platform.stop()
+    shutil.rmtree(platform.data / "vectors" / "default")
+    for path in (platform.data / "vectors" / "others").rglob("chunk_0.mmap"):
+        path.write_bytes(b"")
+    platform.start()
+    with platform.client() as verso:
+        assert len(verso.search("disk 3 failed", collection="sound", limit=9).hits) == 9
+        for name in ("default", "others"):
+            end = time.monotonic() + 120
+            while (found := _found(verso, name)) != 9:
+                assert found == "vectors_damaged"
+                assert time.monotonic() < end, verso.scrub()
+                time.sleep(0.2)
+            assert verso.get("3", collection=name).text == "disk 3 failed"
+        assert verso.scrub().damaged == 0
+
+
+def _found(verso: Client, collection: str) -> int | str:
+    """Return how many points a search finds, or the code of its error."""
+    try:
+        return len(verso.search("disk 3 failed", collection=collection, limit=9).hits)
+    except VersoError as error:
+        return error.code

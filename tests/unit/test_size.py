@@ -35,8 +35,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # errors that name settings as requests do, beginnings of texts that are cut as stored, and
     # records that say whose they are, and lists of lines that read those streams alone whose
     # lines come next, and canaries that keep what they have read,
-    # and long texts that are grouped by bits
-    "services/worker/verso_worker": 33_160,
+    # and long texts that are grouped by bits,
+    # and vectors of which files are lost
+    "services/worker/verso_worker": 33_760,
     "services/keeper/verso_keeper": 2_820,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,
     # with thresholds of answers that hold where documents are drawn

@@ -80,6 +80,7 @@ STATUSES: dict[str, int] = {
     "record_corrupt": 500,
     "patch_corrupt": 500,
     "partition_missing": 500,
+    "vectors_damaged": 500,
     "artifact_invalid": 500,
     "head_invalid": 500,
     "backup_invalid": 500,

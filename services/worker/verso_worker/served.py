@@ -160,8 +160,8 @@ class Pipelines:
         pipeline = make(served.artifacts)
         if ledger.name == HOME_LEDGER:
             pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
-        pipeline.ensure_indexes()
         _read_again(ledger, pipeline.lacking())
+        pipeline.ensure_indexes()
         pipeline.prepare_logs()
         leases = _leases(settings, ledger, stack, owner=served.owner)
         executor = Executor(

@@ -24,6 +24,7 @@ from verso_core.errors import (
     DiskFull,
     LedgerUnavailable,
     NotReady,
+    VectorsDamaged,
     VectorsUnavailable,
     VersoError,
 )
@@ -37,7 +38,8 @@ SUSPECT_AFTER = 3
 CONDEMN_AFTER = 5
 """Attempts after which an item that fails alone with a retryable error gets that error."""
 _OF_ALL = (
-    *(Cancelled, CollectionUnknown, DiskFull, LedgerUnavailable, NotReady, VectorsUnavailable),
+    *(Cancelled, CollectionUnknown, DiskFull, LedgerUnavailable, NotReady),
+    *(VectorsDamaged, VectorsUnavailable),
 )
 """Errors that no single item causes."""
 _log = logging.getLogger(__name__)

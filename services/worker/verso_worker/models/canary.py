@@ -24,6 +24,7 @@ from verso_core.errors import (
     LedgerUnavailable,
     NotFound,
     RequestInvalid,
+    VectorsDamaged,
     VectorsUnavailable,
 )
 from verso_core.jobs import AnySlice, Kind
@@ -42,7 +43,7 @@ MOST_FAILING = 0.02
 
 NOT_ITS_FAULT = (
     Cancelled, CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid,
-    VectorsUnavailable,
+    VectorsDamaged, VectorsUnavailable,
 )  # fmt: skip
 """Errors that are never blamed on a canary: the caller's, or those of a store."""
 

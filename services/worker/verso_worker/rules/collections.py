@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from verso_core.errors import (
     CollectionExists,
     CollectionUnknown,
+    DiskFull,
     KindUnsupported,
     ModelUnknown,
     RequestInvalid,
+    VectorsDamaged,
     VectorsUnavailable,
 )
 from verso_core.jobs import Collection, CollectionKind, Precision, SearchMode, TextPolicy
@@ -32,6 +35,8 @@ from verso_core.jobs.statistics import CodecShare, Kept, Statistics
 from verso_worker.records.points import Sizes
 from verso_worker.rules.ports.models import Model, Models
 from verso_worker.rules.ports.stores import Documents, Vectors
+
+_log = logging.getLogger(__name__)
 
 
 def collection_named(documents: Documents, name: str) -> Collection:
@@ -163,13 +168,7 @@ class Collections:
             return self.models.get(request.artifact)
 
     def _make_room(self, collection: Collection) -> None:
-        self.vectors.create(
-            collection.name,
-            dim=collection.dim,
-            precision=collection.precision,
-            int8_scale=collection.int8_scale,
-            terms=collection.search is SearchMode.HYBRID,
-        )
+        self.vectors.create(collection.name, **_space(collection))
         self.vectors.index(collection.name, collection.indexes)
 
     def change(
@@ -216,19 +215,43 @@ class Collections:
         """Ask again for the indexes of all collections: a store may have deferred some."""
         for collection in self.documents.collections().values():
             if collection.indexes:
-                with suppress(CollectionUnknown):  # the store has lost it: its documents say so
+                with suppress(CollectionUnknown, VectorsDamaged):  # its documents say so
                     self.vectors.index(collection.name, collection.indexes)
 
     def lacking(self) -> list[str]:
-        """Return the collections of documents of which the vector store has lost points."""
-        found, kind = self.documents.collections().items(), CollectionKind.DOCUMENTS
-        return [name for name, one in found if one.kind is kind and self._lacks(one.name)]
+        """Return the collections of which the vector store has lost points lately.
 
-    def _lacks(self, own: str) -> bool:
+        Those that a scrub could not put again are left out: to look for them again is no use.
+        """
+        found = self.documents.collections().items()
+        return [name for name, one in found if self._mended(one) or self._lacks(one)]
+
+    def _mended(self, collection: Collection) -> bool:
+        """Mend a collection's vectors if they need it; whether points are to be put again."""
+        own = collection.name
+        try:
+            points = self.documents.holdings(own).chunks > 0
+            lost = self.vectors.mend(own, **_space(collection), points=points)
+            self.documents.collection(own)
+        except CollectionUnknown:  # deleted meanwhile
+            self.vectors.drop(own)
+        except (VectorsDamaged, DiskFull) as error:
+            about = {"collection": own, "code": error.code}
+            _log.error("vectors are not mended: %s", error.detail, extra=about)
+        else:
+            return lost
+        return False
+
+    def _lacks(self, collection: Collection) -> bool:
         """Whether it has fewer points than chunks: they are written before and removed after."""
-        with suppress(CollectionUnknown, VectorsUnavailable):  # deleted meanwhile; it takes long
+        own = collection.name
+        if collection.kind is not CollectionKind.DOCUMENTS:
+            return False
+        # deleted meanwhile; not mended; it takes long
+        with suppress(CollectionUnknown, VectorsDamaged, VectorsUnavailable):
             before, points = self.documents.holdings(own).chunks, self._points(own)
-            return points < min(before, self.documents.holdings(own).chunks)
+            chunks = min(before, self.documents.holdings(own).chunks)
+            return points < chunks and chunks - points > self.vectors.missing(own)
         return False
 
     def _points(self, own: str) -> int:
@@ -285,6 +308,24 @@ class Collections:
                 if name == artifact_of(name) != ""
             ),
         )
+
+
+class _Space(TypedDict):
+    """What a vector store is told of a collection."""
+
+    dim: int
+    precision: Precision
+    int8_scale: float
+    terms: bool
+
+
+def _space(collection: Collection) -> _Space:
+    return {
+        "dim": collection.dim,
+        "precision": collection.precision,
+        "int8_scale": collection.int8_scale,
+        "terms": collection.search is SearchMode.HYBRID,
+    }
 
 
 def _precision(request: CollectionParams, *, dim: int) -> Precision:

@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verso_core.errors import CollectionUnknown, KindUnsupported, RequestInvalid
+from verso_core.errors import (
+    CollectionUnknown,
+    KindUnsupported,
+    RequestInvalid,
+    VectorsDamaged,
+)
 from verso_core.jobs import CollectionKind, EmbedItem, EmbedParams, Kind, Result, Slice
 from verso_core.jobs.collections import CollectionInfo, CollectionParams
 from verso_core.jobs.ingest import Embedded
@@ -203,7 +208,7 @@ class Pipeline:
         self._management.collections.ensure_indexes()
 
     def lacking(self) -> list[str]:
-        """Return the collections of documents of which the vector store has lost points."""
+        """Return the collections of which the vector store has lost points; mend what it can."""
         return self._management.collections.lacking()
 
     def prepare_logs(self) -> None:
@@ -219,6 +224,7 @@ class Pipeline:
             RequestInvalid: workers do not run slices of this kind.
             CollectionUnknown: there is no such collection, or it is younger than the slice.
             KindUnsupported: the kind is of log collections, and the collection is another.
+            VectorsDamaged: the vector store has lost the collection.
         """
         own, other = self._of_lines.get(work.kind), self._of_documents.get(work.kind)
         if own is None and other is None:
@@ -227,7 +233,13 @@ class Pipeline:
         collection = None if name is None else collection_asked(self._documents, name, seq=call.seq)
         if own is not None and collection is not None and collection.kind is CollectionKind.LOGS:
             self._lines.kernels.wait()
-            return own(work, collection, call)
+            other = own
         if other is None:
             raise KindUnsupported(f"expected a collection of kind logs, got {name!r} of documents")
-        return other(work, collection, call)
+        try:
+            return other(work, collection, call)
+        except CollectionUnknown as error:
+            if collection is None:
+                raise
+            self._documents.collection(collection.name)  # unless it was deleted meanwhile
+            raise VectorsDamaged(f"the vectors of collection {name!r} are lost") from error

@@ -12,13 +12,14 @@ from verso_core.errors import (
     DocumentUnknown,
     PatchCorrupt,
     RecordCorrupt,
+    VectorsDamaged,
     VersoError,
 )
 from verso_core.jobs import Collection, SearchMode, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.points import NO_TERMS, Terms
-from verso_worker.records.space import Space
+from verso_worker.records.space import Space, Stored
 from verso_worker.rules.cold.entries import ColdEntries
 from verso_worker.rules.ports.models import Models
 from verso_worker.rules.ports.stores import Documents, Lexicon, Vectors
@@ -206,13 +207,27 @@ class Reader:
             for chunk, record in zip(wanted, records, strict=True)
         ]
         named = [point for point in points if point is not None]
-        vectors = self.vectors.get(collection.name, named) if named else {}
-        return model.recorder.read(
+        vectors, damage = self._vectors(collection, named)
+        read = model.recorder.read(
             records,
             [None if point is None else vectors.get(point) for point in points],
             precision=Space.of(collection),
             key=bytes.fromhex(collection.checksum_key),
         )
+        if damage is None:
+            return read
+        return [text if one is None else damage for one, text in zip(points, read, strict=True)]
+
+    def _vectors(
+        self, collection: Collection, points: Sequence[UUID]
+    ) -> tuple[dict[UUID, Stored], VectorsDamaged | None]:
+        """Return the vectors of points; none, and why, where the collection's are damaged."""
+        if not points:
+            return {}, None
+        try:
+            return self.vectors.get(collection.name, points), None
+        except VectorsDamaged as error:
+            return {}, error
 
     def texts(
         self, collection: Collection, ids: Sequence[str], *, use_kept: bool = True

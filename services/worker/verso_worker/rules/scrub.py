@@ -42,7 +42,7 @@ from uuid import UUID
 
 import numpy as np
 
-from verso_core.errors import ObjectsUnavailable, PatchCorrupt, VersoError
+from verso_core.errors import ObjectsUnavailable, PatchCorrupt, VectorsDamaged, VersoError
 from verso_core.jobs import (
     SLICE_BYTES,
     SLICE_ITEMS,
@@ -66,6 +66,7 @@ from verso_worker.rules.reader import Chunk, Reader, join
 LISTED = 100
 """Most damaged documents that one result names."""
 _PAGE_BUCKETS = 128
+_VECTORS = "(vectors)"  # names the damage of all vectors of a collection
 _log = logging.getLogger(__name__)
 
 Stored = tuple[str, bytes]
@@ -170,6 +171,11 @@ class Scrub:
                 else:
                     recent = (row for row in entries if seq_of(row[1]) > since)
                     seen = self._check(collection, recent, names=names)
+            except VectorsDamaged as error:  # none of its documents can be checked
+                about = {"collection": collection.name, "code": error.code}
+                _log.error("not scrubbed: %s", error.detail, extra=about)
+                found.update({"documents": 1, "damaged": 1})
+                return Scrubbed.of(last - first, found, [*names, _VECTORS])
             except VersoError:
                 if at == first:
                     raise
@@ -178,6 +184,10 @@ class Scrub:
             found += seen
             at += width
         moving.end()
+        if at >= collection.buckets and not since:
+            self.vectors.note_scrubbed(
+                collection.name, chunks=self.documents.holdings(collection.name).chunks
+            )
         if first == 0 and since is None:
             self._sweep(collection)
         return Scrubbed.of(max(1, at - first), found, names)
@@ -257,7 +267,8 @@ class Scrub:
         for (document, data), entry, own in zip(batch, entries, points, strict=True):
             records = () if entry is None else entry.records
             decoded = [next(decoded_of) for _ in records]
-            carried = [payloads[point] for point in own if point in payloads]
+            # one without a name is of a located point, or what a store returns of a lost one
+            carried = [payloads[point] for point in own if "d" in payloads.get(point, {})]
             told = (as_written(payload, entry, key=key) for payload in carried)
             right = [payload for payload in told if payload is not None]
             findings.append(

@@ -5,6 +5,7 @@ Real ledger, real vector engine, real (tiny) model; what is stored is altered be
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -23,10 +24,10 @@ from tests.integration.verso_worker.worker_parts import (
     garble,
     make_pipeline,
 )
-from tests.wire import Item
+from tests.wire import Item, cut
 
-from verso_core.errors import RecordCorrupt, VectorsUnavailable
-from verso_core.jobs import BucketRange, Kind, Queue, SearchMode, Status
+from verso_core.errors import RecordCorrupt, VectorsDamaged, VectorsUnavailable
+from verso_core.jobs import BucketRange, Kind, Queue, SearchMode, Status, read_slice
 from verso_core.jobs.collections import CollectionParams
 from verso_core.record import (
     Codec,
@@ -286,6 +287,85 @@ def test_words_whose_files_are_lost_are_missed_until_a_scrub_has_put_them_again(
         assert found(vectors) == 2
         assert counts(stores.scrub("words")) == (2, 0, 0)
         vectors.close()
+    child.stop()
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("default", (0, 0, 2)),  # with their points their metadata are lost
+        ("default/edge/segments/*/vector_storage/*/chunk_0.mmap", (0, 2, 0)),
+        ("default/edge/segments/*/payload_storage/page_0.dat", (0, 0, 2)),
+    ],
+    ids=["all", "vectors", "payloads"],
+)
+def test_vectors_whose_files_are_lost_are_an_error_until_a_scrub_has_put_them_again(
+    model_store: ArtifactStore,
+    valkey_url: str,
+    tmp_path: Path,
+    lost: str,
+    expected: tuple[int, int, int],
+) -> None:
+    data = tmp_path / "vectors"
+
+    def serve(name: str) -> tuple[Process, EdgeVectors]:
+        child = shard_child(data, socket_path=tmp_path / name, floor_mib=1)
+        child.start()
+        return child, EdgeVectors(tmp_path / name)
+
+    texts = {"a": b"open failed", "b": b"it failed"}
+    child, vectors = serve("before")
+    with closing(Ledger(connect(valkey_url))) as ledger, closing(vectors):
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
+        pipeline.create_collection(CollectionParams(name="default"))
+        Stores(ledger, pipeline, vectors).fill(texts)
+        child.stop()
+        [path] = data.glob(lost)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        child, vectors = serve("after")
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
+        stores = Stores(ledger, pipeline, vectors)
+        assert pipeline.lacking() == ["default"]
+        pipeline.ensure_indexes()
+        params = {"collection": "default", "limit": 5, "filter": None, "with_text": False}
+        asked = [Item({}, b"open failed")]
+        status, _ = stores.do(Kind.SEARCH, params, asked)
+        assert status is Status.FAILED
+        assert stores.ingest({"c": b"another"}) is Status.SUCCEEDED  # writes go on
+        stores.dispatcher.run_queue(Queue.SCRUB)
+        sound, repaired, damaged = expected
+        assert counts(stores.scrub(since=0)) == (sound + 1, repaired, damaged)
+        assert {hit["id"] for hit in stores.hits(b"open failed")} == {"a", "b", "c"}
+        assert stores.read(*texts) == list(texts.values())
+        assert pipeline.lacking() == []
+        vectors.close()
+    child.stop()
+
+
+def test_a_collection_whose_vectors_cannot_be_read_is_one_damage_of_a_pass(
+    model_store: ArtifactStore, valkey_url: str, tmp_path: Path
+) -> None:
+    data, socket = tmp_path / "vectors", tmp_path / "socket"
+    child = shard_child(data, socket_path=socket, floor_mib=1)
+    child.start()
+    with closing(Ledger(connect(valkey_url))) as ledger, closing(EdgeVectors(socket)) as vectors:
+        pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
+        pipeline.create_collection(CollectionParams(name="default"))
+        stores = Stores(ledger, pipeline, vectors)
+        stores.fill({"a": b"open failed", "b": b"it failed"})
+        child.stop()
+        [path] = (data / "default").glob("edge/segments/*/segment.json")
+        path.write_bytes(b"")
+        child = shard_child(data, socket_path=socket, floor_mib=1)
+        child.start()
+        found = stores.scrub()
+        assert counts(found) == (0, 0, 1)
+        assert (found["buckets"], found["ids"]) == (BUCKETS, ["(vectors)"])
+        vectors.drop("default")
+        params = {"collection": "default", "limit": 5, "filter": None, "with_text": False}
+        [search] = cut(Kind.SEARCH, params, [Item({}, b"open failed")])
+        with pytest.raises(VectorsDamaged, match="'default' are lost"):
+            pipeline.run(read_slice(search.payload), seq=1 << 40)
     child.stop()
 
 

@@ -24,6 +24,7 @@ class Vectors(Protocol):
 
     Raises in every method that names a collection, but create and drop:
         CollectionUnknown: there is no such collection.
+        VectorsDamaged: its vectors are damaged, or those asked for are being put again.
     """
 
     def create(
@@ -40,6 +41,32 @@ class Vectors(Protocol):
 
     def drop(self, name: str) -> None:
         """Remove a collection and its points; one that does not exist is no error."""
+
+    def mend(
+        self,
+        name: str,
+        *,
+        dim: int,
+        precision: Precision,
+        int8_scale: float,
+        terms: bool = False,
+        points: bool,
+    ) -> bool:
+        """Make what can be made of a collection that is lost or damaged; a sound one stays.
+
+        With ``points`` it has some, and is not searched until :meth:`note_scrubbed`.
+
+        Returns:
+            Whether points are missing that no scrub has looked for yet.
+        """
+        ...
+
+    def note_scrubbed(self, name: str, *, chunks: int) -> None:
+        """Record that a scrub has looked for the points of so many chunks."""
+
+    def missing(self, name: str) -> int:
+        """Return how many points there were too few when :meth:`note_scrubbed` was last called."""
+        ...
 
     def put(self, name: str, points: Sequence[Point]) -> None:
         """Store points, all or none; they are safe from a power cut when this returns.

@@ -91,18 +91,35 @@ class EdgeVectors:
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
         """Create a collection; one that exists with the same settings is left as it is."""
-        settings = {
-            "name": check_name(name),
-            "dim": dim,
-            "precision": precision.value,
-            "int8_scale": int8_scale,
-            "terms": terms,
-        }
-        self._client.call("create", settings)
+        self._client.call("create", _settings(name, dim, precision, int8_scale, terms=terms))
 
     def drop(self, name: str) -> None:
         """Remove a collection and its points; one that does not exist is no error."""
         self._client.call("drop", {"name": name})
+
+    def mend(
+        self,
+        name: str,
+        *,
+        dim: int,
+        precision: Precision,
+        int8_scale: float,
+        terms: bool = False,
+        points: bool,
+    ) -> bool:
+        """Mend a collection that is lost or damaged; return whether points are to be put again."""
+        settings = _settings(name, dim, precision, int8_scale, terms=terms)
+        header, _ = self._client.call("mend", settings | {"points": points})
+        return bool(header["lost"])
+
+    def note_scrubbed(self, name: str, *, chunks: int) -> None:
+        """Record that a scrub has looked for the points of so many chunks."""
+        self._client.call("note_scrubbed", {"name": name, "chunks": chunks})
+
+    def missing(self, name: str) -> int:
+        """Return how many points no scrub could put again."""
+        header, _ = self._client.call("missing", {"name": name})
+        return int(header["missing"])
 
     def names(self) -> list[str]:
         """Return the names of the collections."""
@@ -282,6 +299,18 @@ class EdgeVectors:
         header, _ = self._client.call("sizes", {"name": name})
         disk = Disk(**header["disk"])
         return Sizes(header["points"], header["vectors"], header["terms"], disk)
+
+
+def _settings(
+    name: str, dim: int, precision: Precision, int8_scale: float, *, terms: bool
+) -> dict[str, Any]:
+    return {
+        "name": check_name(name),
+        "dim": dim,
+        "precision": precision.value,
+        "int8_scale": int8_scale,
+        "terms": terms,
+    }
 
 
 def _dumped(where: Filter | None) -> dict[str, Any] | None:

@@ -20,7 +20,6 @@ Any number of threads may read. One thread at a time writes: the committer's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,17 +49,21 @@ from verso_worker.records.points import (
     widened_limit,
 )
 from verso_worker.records.space import Settings, Stored, Vector
+from verso_worker.stores.edge.damage import LostPoints
 from verso_worker.stores.edge.fields import FilteredFields
 from verso_worker.stores.edge.lexical import IndexedTerms, NoTerms, Prepared, SparseTerms
 from verso_worker.stores.edge.optimise import Runner
-from verso_worker.stores.edge.query import candidates, filter_of, nearest, uuid
+from verso_worker.stores.edge.query import candidates, filter_of, following, nearest, timed, uuid
 from verso_worker.stores.edge.settings import (
     ENGINE_NAME,
     SCHEMAS,
+    TIMES,
     Description,
     clear,
+    disk_parts,
     engine_config,
-    part_of,
+    has_graph,
+    index_times,
     read_description,
     write_description,
 )
@@ -96,7 +99,8 @@ class EdgeCollection:
         writers: the open writers of indexes of terms in this process.
 
     Raises:
-        VectorsUnavailable: the folder cannot be opened.
+        VectorsDamaged: the folder cannot be opened.
+        VectorsUnavailable: this process may not open it, or not now.
     """
 
     def __init__(self, folder: Path, *, index_above: int, writers: Writers | None = None) -> None:
@@ -115,13 +119,17 @@ class EdgeCollection:
             clear(folder, _FOLDERS)
         self._shard = OpenShard(folder / ENGINE_NAME, folder.name, made=self._planned is None)
         self._lexical = NoTerms(self.space) if self._planned is not None else self._opened_terms()
-        self._graph = self._has_graph()
+        self._graph = has_graph(folder)
+        self.lost = LostPoints(folder)
+        if not self.empty:
+            with self._shard.using() as edge:
+                index_times(edge)
 
     @staticmethod
     def create(folder: Path, settings: Settings) -> None:
         """Make the folder of an empty collection, on the disk when this returns."""
         folder.mkdir(parents=True)
-        write_description(folder, Description(settings, planned={"t": IndexKind.NUMBER}))
+        write_description(folder, Description(settings, planned=TIMES))
 
     @property
     def empty(self) -> bool:
@@ -138,7 +146,7 @@ class EdgeCollection:
         return IndexedTerms(self.space, words)
 
     def _existing(self, ids: Sequence[UUID]) -> set[UUID]:
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             return {uuid(record.id) for record in edge.retrieve([*ids], False, False)}
 
     def prepare(
@@ -221,19 +229,21 @@ class EdgeCollection:
 
     def get(self, ids: Sequence[UUID]) -> tuple[list[UUID], Stored]:
         """Return the points that exist and their stored vectors. Shape: (found, dim)."""
-        with self._shard.using() as edge:
-            records = edge.retrieve(list(ids), False, [DENSE])
+        with self._shard.reading() as edge:
+            found = edge.retrieve(list(ids), False, [DENSE])
+        # One whose vector is lost has an empty mapping.
+        records = [record for record in found if record.vector]
         vectors: list[Any] = [record.vector for record in records]
         return [uuid(record.id) for record in records], self.space.from_values(vectors)
 
     def terms(self, ids: Sequence[UUID]) -> dict[UUID, Terms]:
         """Return the terms of the points whose terms can be given back."""
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             return self._lexical.terms(edge, ids)
 
     def differing(self, expected: Mapping[UUID, Terms]) -> set[UUID]:
         """Return the points that do not have these terms; none where no terms are kept."""
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             return self._lexical.differing(edge, expected)
 
     def having(self, words: Sequence[int]) -> list[int] | None:
@@ -242,7 +252,7 @@ class EdgeCollection:
 
     def payloads(self, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return the payloads of the points that exist."""
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             records = edge.retrieve(list(ids), True, False)
         return {uuid(record.id): unpacked(record.payload) for record in records}
 
@@ -250,15 +260,10 @@ class EdgeCollection:
         """Return points with their payloads, by ascending id from ``start`` on."""
         if passing is False:
             return []
+        if passing is not True:
+            self.lost.check()
         self._fields.note(passing)
-        request = qdrant.ScrollRequest(
-            offset=start,
-            limit=limit,
-            filter=filter_of(passing),
-            with_payload=True,
-            with_vector=False,
-        )
-        return self._scrolled(request)
+        return self._scrolled(following(start, limit=limit, where=filter_of(passing)))
 
     def by_time(
         self, start: float | None, *, descending: bool, limit: int, passing: Node | bool
@@ -266,19 +271,13 @@ class EdgeCollection:
         """Return points that have a time, ordered by it, from ``start`` on."""
         if passing is False:
             return []
+        self.lost.check()
         self._fields.note(passing)
-        direction = qdrant.Direction.Desc if descending else qdrant.Direction.Asc
-        request = qdrant.ScrollRequest(
-            limit=limit,
-            filter=filter_of(passing),
-            order_by=qdrant.OrderBy("t", direction, start),
-            with_payload=True,
-            with_vector=False,
-        )
-        return self._scrolled(request)
+        order = timed(start, descending=descending)
+        return self._scrolled(following(None, limit=limit, where=filter_of(passing), order=order))
 
     def _scrolled(self, request: qdrant.ScrollRequest) -> list[Placed]:
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             records, _ = edge.scroll(request)
         return [(uuid(record.id), unpacked(record.payload)) for record in records]
 
@@ -297,7 +296,9 @@ class EdgeCollection:
 
         Raises:
             VectorInvalid: the query has another dimension or no direction.
+            VectorsDamaged: points were lost, or files cannot be read.
         """
+        self.lost.check()
         unit = None if query is None else self.space.unit(query)
         passing = node_of(where)
         if passing is False or (unit is None and not terms):
@@ -306,17 +307,17 @@ class EdgeCollection:
         chosen = filter_of(passing, besides=besides)
         if unit is None:
             assert terms is not None
-            with self._shard.using() as edge:
+            with self._shard.reading() as edge:
                 found = self._lexical.matching(edge, terms, limit=limit, where=chosen)
             return best(found, found.scores, limit=limit, weights=found.scores)
         values = self.space.query_values(unit)
         if terms is None:
             request = nearest(values, limit=widened_limit(limit), where=chosen)
-            with self._shard.using() as edge:
+            with self._shard.reading() as edge:
                 scored = edge.query(request)
             return ranked(self.space, unit, found=candidates(self.space, scored), limit=limit)
         wide = depth(limit)
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             near = edge.query(nearest(values, limit=wide, where=chosen))
             # Without a graph a search looks at every point, so it has found all that pass.
             every = len(near) < wide and not self._graph
@@ -333,11 +334,13 @@ class EdgeCollection:
 
         Raises:
             VectorInvalid: the rows are not of the collection's space.
+            VectorsDamaged: points were lost, or files cannot be read.
         """
+        self.lost.check()
         found: list[list[UUID]] = []
         for values in self.space.values(self.space.check(rows)):
             check_caller()
-            with self._shard.using() as edge:
+            with self._shard.reading() as edge:
                 near = edge.query(nearest(values, limit=limit, where=None, bare=True))
             found.append([uuid(point.id) for point in near])
         return found
@@ -349,8 +352,10 @@ class EdgeCollection:
         """
         if passing is False:
             return 0
+        if passing is not True:
+            self.lost.check()
         self._fields.note(passing)
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             if passing is True:
                 return edge.info().points_count
             return edge.count(qdrant.CountRequest(exact=True, filter=filter_of(passing)))
@@ -377,19 +382,11 @@ class EdgeCollection:
 
     def sizes(self) -> Sizes:
         """Return what the collection has here."""
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             points = edge.info().points_count
             terms = self._lexical.size_bytes(edge, points)
-        return Sizes(points, points * self.space.size_bytes, terms, self._disk())
-
-    def _disk(self) -> Disk:
-        """Return what the files take on the disk, by the names that the engine gives them."""
-        parts = dict.fromkeys(("vectors", "index", "words", "points"), 0)
-        for folder in self._folder.glob(f"{ENGINE_NAME}/segments/*/*"):
-            parts[part_of(folder.name)] += files.used_bytes(folder)
-        parts["words"] += files.used_bytes(self._folder / WORDS_NAME)
-        parts["points"] += self.used_bytes() - sum(parts.values())
-        return Disk(**parts)
+        disk = Disk(**disk_parts(self._folder, words=WORDS_NAME))
+        return Sizes(points, points * self.space.size_bytes, terms, disk)
 
     def copy(self, folder: Path) -> int:
         """Copy the files and return the number of points in them.
@@ -422,7 +419,7 @@ class EdgeCollection:
         """Whether an index or a vacuum is worth the time for which the collection is closed."""
         if self.empty:
             return False
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             info = edge.info()
         plain = self._plain(info) - self._changes.plain_after
         if not self._graph:
@@ -442,7 +439,7 @@ class EdgeCollection:
         would stop the calls for every other collection as well. Return False if it failed.
 
         Raises:
-            VectorsUnavailable: the folder cannot be opened again.
+            VectorsDamaged: the folder cannot be opened again.
         """
         fields = self._fields.wanted
         few = self.count() <= self._index_above
@@ -459,15 +456,10 @@ class EdgeCollection:
         self._fields.indexed(fields)
         self._changes = _Changes()
         info = self._shard.open()
-        self._graph = self._has_graph()
+        self._graph = has_graph(self._folder)
         self._changes.plain_after = self._plain(info)
         self._changes.graph_tried = 0 if only_close else info.points_count
         return done
-
-    def _has_graph(self) -> bool:
-        """Whether a segment has a graph: a closed one without has the file, but no links."""
-        indexes = self._folder.glob(f"{ENGINE_NAME}/segments/*/vector_index*/hnsw_config.json")
-        return any(json.loads(path.read_text())["m"] > 0 for path in indexes)
 
     def _bare(self) -> bool:
         """Whether closing segments saves bytes: most points have no payload.
@@ -478,7 +470,7 @@ class EdgeCollection:
         if self._sparse:
             return False
         request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=False)
-        with self._shard.using() as edge:
+        with self._shard.reading() as edge:
             records, _ = edge.scroll(request)
         return 2 * sum(not record.payload for record in records) > len(records)
 

@@ -35,6 +35,7 @@ from verso_core.errors import (
     CollectionExists,
     DiskFull,
     VectorInvalid,
+    VectorsDamaged,
     VectorsUnavailable,
     VersoError,
 )
@@ -53,6 +54,7 @@ from verso_worker.records.points import (
 )
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import pack_terms, unpack_terms
+from verso_worker.stores.edge import damage
 from verso_worker.stores.edge.collection import EdgeCollection
 from verso_worker.stores.edge.commit import Committer, end_process
 from verso_worker.stores.edge.optimise import Runner
@@ -94,7 +96,7 @@ class Shard:
         limits: see :class:`Limits`.
 
     Raises:
-        VectorsUnavailable: another process holds the folder, or a collection cannot be opened.
+        VectorsUnavailable: another process holds the folder, or this one may not open a file.
     """
 
     def __init__(self, folder: Path, limits: Limits) -> None:
@@ -108,9 +110,11 @@ class Shard:
         for leftover in folder.glob(".*"):
             shutil.rmtree(leftover)
         self._writers = Writers()
-        self._collections = {
-            path.name: self._opened(path) for path in sorted(folder.iterdir()) if path.is_dir()
-        }
+        self._collections: dict[str, EdgeCollection] = {}
+        self._damaged: dict[str, str] = {}
+        for path in sorted(folder.iterdir()):
+            if path.is_dir():
+                self._open(path.name)
         self._committer = Committer(
             free_bytes=lambda: _free_bytes(folder),
             floor_bytes=limits.floor_bytes,
@@ -123,6 +127,19 @@ class Shard:
     def _opened(self, folder: Path) -> EdgeCollection:
         index_above = self._limits.index_above
         return EdgeCollection(folder, index_above=index_above, writers=self._writers)
+
+    def _open(self, name: str) -> None:
+        """Open a collection; one that cannot be opened leaves the others served."""
+        try:
+            if damage.is_broken(self._folder / name):
+                raise VectorsDamaged(f"collection {name!r} has lost files of its points")
+            opened = self._opened(self._folder / name)
+        except VectorsDamaged as error:
+            _log.error("collection %s is not served: %s", name, error.detail)
+            self._damaged = {**self._damaged, name: error.detail}
+        else:
+            self._damaged = {n: fault for n, fault in self._damaged.items() if n != name}
+            self._collections = {**self._collections, name: opened}
 
     def close(self) -> None:
         """Finish the running writes, close the files and release the folder."""
@@ -137,6 +154,9 @@ class Shard:
         offered: dict[str, Handler] = {
             "create": self._create,
             "drop": self._drop,
+            "mend": self._mend,
+            "note_scrubbed": self._note_scrubbed,
+            "missing": self._missing,
             "names": self._names,
             "put": self._put,
             "get": self._get,
@@ -157,10 +177,10 @@ class Shard:
         return {name: self._recording_time(handler) for name, handler in offered.items()}
 
     def _create(self, header: dict[str, Any], _: list[bytes]) -> Reply:
-        name = check_name(header["name"])
-        space = Space(Precision(header["precision"]), header["dim"], header["int8_scale"])
-        wanted = Settings(space, terms=header["terms"])
+        name, wanted = check_name(header["name"]), _settings(header)
         with self._administration:
+            if name in self._damaged:
+                raise VectorsDamaged(self._damaged[name])
             if name in self._collections:
                 there = self._collections[name].settings
                 if there != wanted:
@@ -178,19 +198,43 @@ class Shard:
     def _drop(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         name = header["name"]
         with self._administration:
-            collection = self._collections.get(name)
-            if collection is None:
+            if name not in self._collections and name not in self._damaged:
                 return {}, []
-            self._collections = {n: c for n, c in self._collections.items() if n != name}
-            self._committer.alone(collection.close)
+            self._close(name)
+            self._damaged = {n: fault for n, fault in self._damaged.items() if n != name}
             trash = self._folder / f".{name}.{uuid4().hex}"
             (self._folder / name).rename(trash)
             files.sync(self._folder)
             shutil.rmtree(trash)
         return {}, []
 
+    def _close(self, name: str) -> None:
+        collection = self._collections.get(name)
+        if collection is not None:
+            self._collections = {n: c for n, c in self._collections.items() if n != name}
+            self._committer.alone(collection.close)
+
+    def _mend(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        """Mend a collection that is lost or damaged; return whether points are to be put again."""
+        name, folder = check_name(header["name"]), self._folder / header["name"]
+        with self._administration:
+            if name not in self._collections:
+                _log.error("collection %s is lost or damaged, and mended as far as it goes", name)
+                self._committer.check_room(_SETTINGS_BYTES)
+                damage.mend(folder, _settings(header), points=header["points"])
+                self._open(name)
+        return {"lost": bool(self._collection(header).lost)}, []
+
+    def _note_scrubbed(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        collection = self._collection(header)
+        collection.lost.note_scrubbed(max(0, header["chunks"] - collection.count()))
+        return {}, []
+
+    def _missing(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return {"missing": self._collection(header).lost.missing}, []
+
     def _names(self, _: dict[str, Any], __: list[bytes]) -> Reply:
-        return {"names": sorted(self._collections)}, []
+        return {"names": sorted({*self._collections, *self._damaged})}, []
 
     def _put(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         collection = self._collection(header)
@@ -312,6 +356,8 @@ class Shard:
     def _collection(self, header: Mapping[str, Any]) -> EdgeCollection:
         collection = self._collections.get(header["name"])
         if collection is None:
+            if header["name"] in self._damaged:
+                raise VectorsDamaged(self._damaged[header["name"]])
             raise unknown(header["name"])
         return collection
 
@@ -332,7 +378,7 @@ class Shard:
             return
         for collection in self._collections.values():
             room = _free_bytes(self._folder) - self._limits.floor_bytes
-            if collection.needs_optimising() and room > 2 * collection.used_bytes():
+            if _needs_optimising(collection) and room > 2 * collection.used_bytes():
                 start = time.monotonic()
                 done = collection.optimise(self._runner)
                 took_s = time.monotonic() - start
@@ -396,9 +442,21 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
+def _needs_optimising(collection: EdgeCollection) -> bool:
+    try:
+        return collection.needs_optimising()
+    except VectorsDamaged:
+        return False
+
+
 def _free_bytes(folder: Path) -> int:
     room = os.statvfs(folder)
     return room.f_bavail * room.f_frsize
+
+
+def _settings(header: Mapping[str, Any]) -> Settings:
+    space = Space(Precision(header["precision"]), header["dim"], header["int8_scale"])
+    return Settings(space, terms=header["terms"])
 
 
 def _filter(header: Mapping[str, Any]) -> Filter | None:

@@ -63,6 +63,30 @@ def among(points: Sequence[UUID], where: qdrant.Filter) -> qdrant.ScrollRequest:
     )
 
 
+def following(
+    start: UUID | None,
+    *,
+    limit: int,
+    where: qdrant.Filter | None,
+    order: qdrant.OrderBy | None = None,
+) -> qdrant.ScrollRequest:
+    """Return a request for points with their payloads, by their ids from ``start`` on."""
+    return qdrant.ScrollRequest(
+        offset=start,
+        limit=limit,
+        filter=where,
+        order_by=order,
+        with_payload=True,
+        with_vector=False,
+    )
+
+
+def timed(start: float | None, *, descending: bool) -> qdrant.OrderBy:
+    """Return an order by time, from ``start`` on."""
+    direction = qdrant.Direction.Desc if descending else qdrant.Direction.Asc
+    return qdrant.OrderBy("t", direction, start)
+
+
 def candidates(space: Space, scored: Sequence[qdrant.ScoredPoint]) -> Candidates:
     """Return the points that :func:`nearest` or :func:`matching` found."""
     vectors: list[Any] = [point.vector for point in scored]

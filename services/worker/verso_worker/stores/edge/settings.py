@@ -25,10 +25,11 @@ from typing import Any
 import qdrant_edge as qdrant
 
 from verso_core import files
-from verso_core.errors import VectorsUnavailable
+from verso_core.errors import VectorsDamaged, VectorsUnavailable
 from verso_core.jobs import IndexKind, Precision
 from verso_worker.records.points import TERMS
 from verso_worker.records.space import Settings, Space
+from verso_worker.stores.edge.shard import Files
 
 SETTINGS_NAME = "collection.json"
 ENGINE_NAME = "edge"
@@ -39,6 +40,9 @@ SCHEMAS = {
     IndexKind.NUMBER: qdrant.PayloadSchemaType.Float,
 }
 """The engine's kinds of an index."""
+
+TIMES = {"t": IndexKind.NUMBER}
+"""The field of points that every collection indexes."""
 
 # float16 as unit vectors under dot product: under the cosine the engine would normalise them again
 # and not return the same bytes.
@@ -131,7 +135,8 @@ def read_description(folder: Path) -> Description:
     """Return what a collection's folder says of it.
 
     Raises:
-        VectorsUnavailable: the folder is not one of a collection.
+        VectorsDamaged: the file is missing, or is not as it was written.
+        VectorsUnavailable: it may not be read, or is of a later release.
     """
     try:
         kept: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
@@ -146,8 +151,10 @@ def read_description(folder: Path) -> Description:
             return Description(Settings(space, terms=bool(kept["terms"])), planned)
         terms = number in (_FORMAT_TERMS, _FORMAT_WORDS)
         return Description(Settings(space, terms=terms), None, sparse=number == _FORMAT_TERMS)
+    except PermissionError as exc:
+        raise VectorsUnavailable(f"{folder / SETTINGS_NAME} may not be read") from exc
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise VectorsUnavailable(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
+        raise VectorsDamaged(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
 
 
 def clear(folder: Path, names: Iterable[str]) -> None:
@@ -164,7 +171,36 @@ def clear(folder: Path, names: Iterable[str]) -> None:
             shutil.rmtree(folder / name)
 
 
-def part_of(folder: str) -> str:
+def has_graph(folder: Path) -> bool:
+    """Whether a segment has a graph: a closed one without has the file, but no links."""
+    indexes = folder.glob(f"{ENGINE_NAME}/segments/*/vector_index*/hnsw_config.json")
+    return any(json.loads(path.read_text())["m"] > 0 for path in indexes)
+
+
+def index_times(edge: Files) -> None:
+    """Index times if the engine has lost that index: an order by time needs it."""
+    if not TIMES.keys() <= edge.info().payload_schema.keys():
+        for path, kind in TIMES.items():
+            edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[kind]))
+        edge.flush()
+
+
+def disk_parts(folder: Path, *, words: str) -> dict[str, int]:
+    """Return what a collection's files take on the disk, by the names that the engine gives them.
+
+    Args:
+        folder: the collection's.
+        words: name of the folder with the index of terms.
+    """
+    parts = dict.fromkeys(("vectors", "index", "words", "points"), 0)
+    for one in folder.glob(f"{ENGINE_NAME}/segments/*/*"):
+        parts[_part_of(one.name)] += files.used_bytes(one)
+    parts["words"] += files.used_bytes(folder / words)
+    parts["points"] += files.used_bytes(folder) - sum(parts.values())
+    return parts
+
+
+def _part_of(folder: str) -> str:
     """Return which part of :class:`~verso_worker.records.points.Disk` a segment's folder holds."""
     if folder.endswith(f"-{TERMS}"):
         return "words"

@@ -8,6 +8,9 @@ one has ended, and later ones wait until :meth:`OpenShard.open`. Until a collect
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +20,15 @@ from typing import Protocol
 
 import qdrant_edge as qdrant
 
-from verso_core.errors import VectorsUnavailable
+from verso_core.errors import VectorsDamaged, VectorsUnavailable
 from verso_worker.records.points import unknown
 
-_SEGMENTS = "segments"
+_PASSING = (errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.ENOSPC)
+_FAULT = "Service "  # how messages of the engine begin that are not about the request
+_log = logging.getLogger(__name__)
+
+SEGMENTS_NAME = "segments"
+"""Folder of the engine's files of points."""
 
 WAIT_S = 30.0
 """Seconds a call waits for a collection that is being optimised."""
@@ -134,7 +142,7 @@ class OpenShard:
         made: whether there are files; else :meth:`open` has to be called once there are.
 
     Raises:
-        VectorsUnavailable: the files cannot be opened.
+        VectorsDamaged: the files cannot be opened.
     """
 
     def __init__(self, path: Path, name: str, *, made: bool) -> None:
@@ -173,6 +181,29 @@ class OpenShard:
                 self._users -= 1
                 self._gate.notify_all()
 
+    @contextmanager
+    def reading(self) -> Iterator[Files]:
+        """Yield the open files to a call that only reads.
+
+        A write uses :meth:`using`: what the engine raises there is for the committer to judge.
+
+        Raises:
+            CollectionUnknown: the shard was closed for good.
+            VectorsDamaged: the engine cannot read them.
+            VectorsUnavailable: it was not opened again in :data:`WAIT_S`.
+        """
+        with self.using() as edge:
+            try:
+                yield edge
+            except BaseException as exc:
+                if not is_of_files(exc):
+                    raise
+                # The message may quote a payload, which holds users' data.
+                _log.error("collection %s cannot be read: %s", self._name, type(exc).__name__)
+                raise VectorsDamaged(
+                    f"the vectors of collection {self._name!r} cannot be read: files are damaged"
+                ) from exc
+
     def release(self) -> None:
         """Close the files once the calls under way have ended; later calls wait."""
         with self._gate:
@@ -186,7 +217,7 @@ class OpenShard:
         """Open the files for later calls and those that wait; return what the engine says of them.
 
         Raises:
-            VectorsUnavailable: the files cannot be opened.
+            VectorsDamaged: the files cannot be opened.
         """
         edge = self._load()
         info = edge.info()
@@ -202,13 +233,46 @@ class OpenShard:
         self.release()
 
     def _load(self) -> qdrant.EdgeShard:
-        try:
-            # The engine opens a folder that has lost its segments as one without points.
-            if not any((self._path / _SEGMENTS).iterdir()):
-                raise FileNotFoundError(f"{self._path / _SEGMENTS} is empty")
-            return qdrant.EdgeShard.load(str(self._path))
-        except BaseException as exc:
-            # On a file that is cut short the engine may panic, which is no Exception.
-            if not isinstance(exc, Exception) and type(exc).__module__ != "pyo3_runtime":
-                raise
-            raise VectorsUnavailable(f"collection {self._name!r} cannot be opened: {exc}") from exc
+        return loaded(self._path, self._name)
+
+
+def loaded(path: Path, name: str) -> qdrant.EdgeShard:
+    """Open the engine's files of a collection.
+
+    Raises:
+        VectorsDamaged: they cannot be opened as they are.
+        VectorsUnavailable: this process may not open them, or not now.
+    """
+    try:
+        # The engine opens a folder that has lost its segments as one without points.
+        if not any((path / SEGMENTS_NAME).iterdir()):
+            raise FileNotFoundError(f"{path / SEGMENTS_NAME} is empty")
+        return qdrant.EdgeShard.load(str(path))
+    except BaseException as exc:
+        if not isinstance(exc, Exception) and not _is_panic(exc):
+            raise
+        fault = f"collection {name!r} cannot be opened: {exc}"
+        if (closed := _not_allowed(path)) is not None:
+            said = f"collection {name!r} cannot be opened: {closed} may not be read and written"
+            raise VectorsUnavailable(said) from exc
+        if any(f"(os error {number})" in fault for number in _PASSING):
+            raise VectorsUnavailable(fault) from exc
+        raise VectorsDamaged(fault) from exc
+
+
+def _not_allowed(path: Path) -> Path | None:
+    """Return a file that this process may not read and write, or a folder above one."""
+    for one in (path.parent, path, *path.rglob("*")):
+        if one.exists() and not os.access(one, os.R_OK | os.W_OK):
+            return one
+    return None
+
+
+def is_of_files(exc: BaseException) -> bool:
+    """Whether the engine raised this for what its files are like, and not for what it was asked."""
+    return _is_panic(exc) or (type(exc) is Exception and str(exc).startswith(_FAULT))
+
+
+def _is_panic(exc: BaseException) -> bool:
+    """Whether this is a panic of the engine, as on a file that is cut short: it is no Exception."""
+    return type(exc).__module__ == "pyo3_runtime"

@@ -154,6 +154,28 @@ class QdrantVectors:
             if self._client.collection_exists(self._prefix + name):
                 self._client.delete_collection(self._prefix + name)
 
+    def mend(
+        self,
+        name: str,
+        *,
+        dim: int,
+        precision: Precision,
+        int8_scale: float,
+        terms: bool = False,
+        points: bool,
+    ) -> bool:
+        """Do nothing: what a server has lost is for its operator to restore."""
+        del name, dim, precision, int8_scale, terms, points
+        return False
+
+    def note_scrubbed(self, name: str, *, chunks: int) -> None:
+        """Do nothing: the server keeps no such count."""
+
+    def missing(self, name: str) -> int:
+        """Return 0: the server keeps no such count."""
+        del name
+        return 0
+
     def names(self) -> list[str]:
         """Return the names of the collections."""
         with self._calling("*"):

@@ -23,7 +23,7 @@ from tests.integration.verso_worker.stores.edge.test_process import (
     start,
 )
 
-from verso_core.errors import VectorsUnavailable
+from verso_core.errors import VectorsDamaged
 from verso_core.jobs import Filter, IndexKind
 from verso_worker.records.points import Disk, Point, Sizes
 from verso_worker.stores.bm25 import Bm25
@@ -149,8 +149,9 @@ def test_files_that_are_lost_after_the_first_point_are_an_error(
     child.stop()
     for lost in (tmp_path / "vectors" / "c").glob(part):
         shutil.rmtree(lost)
-    with pytest.raises(VectorsUnavailable, match="'c' cannot be opened"):
-        start()
+    _, vectors = start()
+    with pytest.raises(VectorsDamaged, match="'c' cannot be opened"):
+        vectors.count("c")
 
 
 def test_a_file_on_which_the_engine_panics_is_an_error_that_names_the_collection(
@@ -162,8 +163,9 @@ def test_a_file_on_which_the_engine_panics_is_an_error_that_names_the_collection
     child.stop()
     for cut in (tmp_path / "vectors" / "c").rglob("is_null/status.dat"):
         cut.write_bytes(b"")
-    with pytest.raises(VectorsUnavailable, match="'c' cannot be opened"):
-        start()
+    _, vectors = start()
+    with pytest.raises(VectorsDamaged, match="'c' cannot be opened"):
+        vectors.count("c")
 
 
 def test_a_folder_with_files_but_no_point_of_an_earlier_release_is_read(
