@@ -198,7 +198,7 @@ def test_a_collection_of_a_later_release_is_a_clear_refusal(start: Start, tmp_pa
     create(vectors)
     child.stop()
     (tmp_path / "vectors" / "c" / "collection.json").write_text('{"format": 99}')
-    with pytest.raises(VectorsUnavailable, match="format 1 to 4 in .*/c, got 99"):
+    with pytest.raises(VectorsUnavailable, match=r"format 1 to 4 in .*/c, got 99"):
         start()
 
 
