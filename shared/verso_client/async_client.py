@@ -287,7 +287,7 @@ class AsyncClient:
                     raise error_of(reply_of(response))
                 async for data in response.aiter_bytes():
                     yield data
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error
 
     async def tail(
@@ -877,7 +877,7 @@ class AsyncClient:
                     headers=self._headers(call),
                 )
             )
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error
 
     async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
@@ -894,5 +894,5 @@ class AsyncClient:
                     raise error_of(reply_of(source.response))
                 async for event in source:
                     yield job_event(event)
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error

@@ -284,7 +284,7 @@ class Client:
                     raise error_of(reply_of(response))
                 for data in response.iter_bytes():
                     yield data
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error
 
     def tail(self, request: TailRequest, *, after: str | None = None) -> Iterator[TailEvent]:
@@ -868,7 +868,7 @@ class Client:
                     headers=self._headers(call),
                 )
             )
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error
 
     def _stream(self, call: Call) -> Iterator[JobEvent]:
@@ -885,5 +885,5 @@ class Client:
                     raise error_of(reply_of(source.response))
                 for event in source:
                     yield job_event(event)
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise unreachable(error, self._http.base_url) from error

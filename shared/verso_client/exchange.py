@@ -204,8 +204,14 @@ def asks_environment(url: str) -> bool:
     """Whether the environment's proxies count, none of which reaches this machine's own platform.
 
     One that cannot be used at all would be an error even so.
+
+    Raises:
+        RequestInvalid: the address is no URL.
     """
-    there = httpx2.URL(url)
+    try:
+        there = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise RequestInvalid(f"expected an address such as {DEFAULT_URL}: {error}") from error
     return there.scheme != "http" or there.host not in _HERE
 
 
@@ -235,9 +241,11 @@ def reply_of(response: httpx2.Response) -> Reply:
     return Reply(response.status_code, headers, response.content)
 
 
-def unreachable(error: httpx2.RequestError, url: httpx2.URL) -> VersoError:
+def unreachable(error: httpx2.RequestError | httpx2.InvalidURL, url: httpx2.URL) -> VersoError:
     """Return the error for a platform that was not reached or did not complete its answer."""
     reason = str(error) or type(error).__name__
+    if isinstance(error, httpx2.InvalidURL):  # an id or a filter that no URL is long enough for
+        return RequestInvalid(f"expected shorter parameters: {reason}")
     if isinstance(error, httpx2.UnsupportedProtocol):
         return RequestInvalid(f"expected an address such as {DEFAULT_URL}, got {url}")
     return Unreachable(f"no answer from {url}: {reason}")

@@ -14,10 +14,12 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
@@ -64,7 +66,18 @@ PLATFORM = "The platform"
 NAMES = {"open_console": "open"}
 """Commands whose names are not those of their functions."""
 
+
+class _Commands(TyperGroup):
+    """The commands; what none of them reports is reported here, such as a full disk at the end."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        with _failures_reported():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Keep a text's vector for search, drop the text, read it back byte for byte.",
@@ -384,7 +397,20 @@ def _group(to: typer.Typer, name: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line."""
+    if isinstance(sys.stdout, TextIOWrapper):  # of texts not every terminal has each character
+        sys.stdout.reconfigure(errors="backslashreplace")
     # A shell that completes a line hands it over in a variable: bash, then zsh and fish.
     completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     add_plugins(app, [*sys.argv[1:], *completed.split()[1:]])
-    app()
+    try:
+        app()
+    finally:
+        _leave_output()
+
+
+def _leave_output() -> None:
+    """Drop what cannot be written: Python would try again at its end, and say so once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from verso_client.cli.terminal import Exit, Target, out
 from verso_client.client import Client
-from verso_client.exchange import Retries, Unreachable
+from verso_client.exchange import DEFAULT_URL, Retries, Unreachable
 from verso_core import DISTRIBUTION
-from verso_core.errors import Forbidden, VersoError
+from verso_core.errors import Forbidden, RequestInvalid, VersoError
 from verso_core.registry import REGISTRY_NAME
 
 _GIB = 1024**3
@@ -165,9 +165,16 @@ def _free(data: Path, target: Target) -> Iterator[Finding]:
             f"{memory / _GIB:.1f} GiB",
             None if memory >= _MEMORY_FLOOR else f"expected {_MEMORY_FLOOR // _GIB} GiB or more",
         )
-    address = urlsplit(target.url)
-    host, port = address.hostname or "127.0.0.1", address.port or 80
+    host, port = _address(target.url)
     yield Finding("free", f"port {port}", "in use" if _connects(host, port) else "yes")
+
+
+def _address(url: str) -> tuple[str, int]:
+    try:
+        address = urlsplit(url)
+        return address.hostname or "127.0.0.1", address.port or 80
+    except ValueError as exc:
+        raise RequestInvalid(f"expected an address such as {DEFAULT_URL}, got {url!a}") from exc
 
 
 def _available_memory() -> int | None:

@@ -87,7 +87,7 @@ def delete_documents(
         raise typer.BadParameter("expected --where, --filter, --since or --until")
     with client(context) as platform:
         deleted = platform.delete_matching(chosen, collection=collection)
-    out().print(f"{deleted:,} documents deleted", highlight=False)
+    render.deleted(out(), deleted)
 
 
 @documents_app.command("update")
@@ -139,7 +139,7 @@ def facets(
 def _object(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise typer.BadParameter(f"expected a JSON object: {exc}") from exc
     if not isinstance(value, dict):
         raise typer.BadParameter("expected a JSON object")

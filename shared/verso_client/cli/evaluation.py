@@ -153,7 +153,7 @@ def read(folder: Path, *, split: str) -> Set:
             for judged in csv.DictReader(file, delimiter="\t"):
                 if (grade := int(judged["score"])) > 0:
                     relevant.setdefault(judged["query-id"], {})[judged["corpus-id"]] = grade
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, csv.Error) as exc:
             raise RequestInvalid(
                 f"expected columns query-id, corpus-id, score in {split}.tsv of {folder}"
             ) from exc
@@ -357,7 +357,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     with _open(folder, name) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_decoded(file, name), 1):
             try:
                 row = json.loads(line)
             except ValueError as exc:
@@ -365,6 +365,13 @@ def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise RequestInvalid(f"expected an object in line {number} of {name}")
             yield row
+
+
+def _decoded(file: io.TextIOBase, name: str) -> Iterator[str]:
+    try:
+        yield from file
+    except UnicodeDecodeError as exc:
+        raise RequestInvalid(f"expected UTF-8 in {name}") from exc
 
 
 def _field(row: Mapping[str, Any], name: str) -> str:

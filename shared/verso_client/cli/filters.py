@@ -87,5 +87,5 @@ def _parsed(condition: str) -> tuple[str, str, Any]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise typer.BadParameter(f"expected JSON as filter: {exc}") from exc

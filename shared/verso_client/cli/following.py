@@ -79,7 +79,8 @@ def _newest(
 def _show_event(event: TailEvent, known: set[str | None], *, as_json: bool) -> None:
     if event.gap is not None:
         lines = "some" if event.gap.lines is None else f"{event.gap.lines:,}"
-        typer.echo(f"{lines} lines are missing here: {event.gap.reason}", err=True)
+        are = "line is" if event.gap.lines == 1 else "lines are"
+        typer.echo(f"{lines} {are} missing here: {event.gap.reason}", err=True)
     if event.line is None:
         return
     if event.line.id in known:

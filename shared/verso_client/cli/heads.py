@@ -30,7 +30,7 @@ from verso_client.cli.terminal import (
 from verso_client.cli.terminal import client as connected
 from verso_client.client import Client
 from verso_client.operations.heads import CSV, NDJSON, Training
-from verso_core.errors import TrainingDataInvalid
+from verso_core.errors import TextNotEncodable, TrainingDataInvalid
 from verso_core.heads import Portion, Task
 from verso_core.jobs import Status
 from verso_core.jobs.heads.answer import Answered
@@ -198,9 +198,14 @@ def _drawn(name: str, figures: HeadFigures) -> str:
 
 
 def _lines(texts: Sequence[str]) -> list[str]:
-    if list(texts) == ["-"]:
-        return [line for line in sys.stdin.read().splitlines() if line]
-    return list(texts)
+    if list(texts) != ["-"]:
+        return list(texts)
+    try:
+        read = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as exc:
+        raise TextNotEncodable("expected UTF-8 on standard input") from exc
+    # Not by splitlines: U+2028 and others stand within a line, as every other program counts them.
+    return [line for one in read.split("\n") if (line := one.removesuffix("\r"))]
 
 
 def _classified(console: Console, found: Sequence[Classified], asked: Sequence[str]) -> None:

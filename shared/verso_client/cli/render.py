@@ -50,6 +50,11 @@ def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
         console.print(f"... {len(report.failed):,} documents failed", style="red")
 
 
+def deleted(console: Console, documents: int) -> None:
+    """Show how many documents were deleted."""
+    console.print(f"{_counted(documents, 'document')} deleted", highlight=False)
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -64,7 +69,7 @@ def hits(console: Console, found: Found, *, took_ms: float) -> None:
 
 
 def _ending(console: Console, found: Found, took_ms: float) -> None:
-    console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+    console.print(f"{_counted(len(found.hits), 'hit')} in {took_ms:.0f} ms", highlight=False)
     if found.missing_partitions:
         names = ", ".join(found.missing_partitions)
         line = f"left out, as their ledgers no longer have them: {names}"
@@ -99,7 +104,7 @@ def lines_ingested(console: Console, found: Sequence[LinesReport], *, seconds: f
     lines, text = sum(one.lines for one in found), sum(one.bytes_text for one in found)
     stored = sum(one.bytes_stored for one in found)
     console.print(
-        f"{lines:,} lines, {text:,} bytes of text, {stored:,} bytes of segments, "
+        f"{_counted(lines, 'line')}, {text:,} bytes of text, {stored:,} bytes of segments, "
         f"{lines / max(seconds, 1e-9):,.0f} lines/s",
         highlight=False,
     )

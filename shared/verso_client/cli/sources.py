@@ -321,13 +321,23 @@ def vectors(path: Path) -> list[list[float]]:
     """
     try:
         parsed = json.loads(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise RequestInvalid(f"expected JSON in {path}") from exc
     if isinstance(parsed, list) and parsed and isinstance(parsed[0], int | float):
         parsed = [parsed]
-    if not isinstance(parsed, list) or not all(isinstance(row, list) for row in parsed):
+    if not isinstance(parsed, list) or not all(map(_is_vector, parsed)):
         raise RequestInvalid(f"expected a vector or a list of vectors in {path}")
     return parsed
+
+
+def _is_vector(row: object) -> bool:
+    return isinstance(row, list) and all(map(_is_number, row))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, float)
 
 
 def _parsed(

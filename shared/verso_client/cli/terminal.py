@@ -111,7 +111,8 @@ def failures_reported() -> Iterator[None]:
     except BrokenPipeError:  # `verso logs | head`: typer ends without a word
         raise
     except OSError as error:
-        fail("file", f"{error.strerror}: {error.filename}")
+        told = error.strerror or str(error)
+        fail("file", told if error.filename is None else f"{told}: {error.filename}")
     except KeyboardInterrupt:
         fail("interrupted", "jobs that were accepted continue")
 

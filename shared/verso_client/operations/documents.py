@@ -356,7 +356,13 @@ def update(document: str, change: Mapping[str, Any], *, collection: str) -> Step
     Raises:
         DocumentUnknown: no document has this id.
         DocumentChanged: another change came between.
+        MetadataInvalid: metadata holds what JSON does not.
+        RequestInvalid: ``time`` is a datetime without its offset from UTC.
     """
+    if "metadata" in change:
+        _json(change["metadata"], allow_nan=False)
+    if "time" in change:
+        change = {**change, "time": _unix_seconds(change["time"])}
     call = post(path_of("documents", document), change)
     call = replace(call, method="PATCH", params={"collection": collection})
     return Updated.model_validate((yield from answered_one(call)))
@@ -404,9 +410,9 @@ def _refused(error: DocumentsRefused, documents: int) -> list[Ingested]:
     return items + [Ingested(error=rest)] * (documents - len(items))
 
 
-def _json(row: dict[str, Any]) -> str:
+def _json(row: Any, *, allow_nan: bool = True) -> str:
     try:
-        return json.dumps(row, separators=(",", ":"))
+        return json.dumps(row, separators=(",", ":"), allow_nan=allow_nan)
     except (TypeError, ValueError) as exc:
         raise MetadataInvalid(f"expected values that JSON has: {exc}") from exc
 

@@ -83,13 +83,14 @@ def test_a_folder_is_read_and_only_judged_questions_count(tmp_path: Path) -> Non
         ("queries.jsonl", "no json\n"),
         ("queries.jsonl", "[1]\n"),
         ("queries.jsonl", '{"_id": 1, "text": "x"}\n'),
+        ("queries.jsonl", '{"_id": "1", "text": "\xff"}\n'),
         ("qrels/test.tsv", "a\tb\n1\t2\n"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\tmuch\n"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n"),
     ],
 )
 def test_what_is_not_in_the_layout_is_refused(tmp_path: Path, name: str, content: str) -> None:
-    (layout(tmp_path) / name).write_text(content)
+    (layout(tmp_path) / name).write_text(content, "latin-1")
     with pytest.raises(RequestInvalid):
         read(tmp_path, split="test")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import math
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import httpx2
@@ -192,9 +194,19 @@ def test_ids_are_quoted_in_paths() -> None:
             lambda verso: verso.ingest_lines([b"a\n"], collection="l", labels={"source": "\udcff"}),
             RequestInvalid,
         ),
+        (lambda verso: verso.get("a" * 70_000), RequestInvalid),
+        (
+            lambda verso: verso.update("a", metadata={"d": datetime.fromisoformat("2026-01-01")}),
+            MetadataInvalid,
+        ),
+        (lambda verso: verso.update("a", metadata={"n": math.nan}), MetadataInvalid),
+        (
+            lambda verso: verso.update("a", time=datetime.fromisoformat("2026-01-01")),
+            RequestInvalid,
+        ),
     ],
 )
-async def test_a_string_that_a_url_cannot_carry_is_an_error_of_the_platform(
+async def test_what_no_request_can_carry_is_an_error_of_the_platform(
     call: Callable[[Any], Any], kind: type[RequestInvalid]
 ) -> None:
     answer = httpx2.MockTransport(lambda _: httpx2.Response(500))
