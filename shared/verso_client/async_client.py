@@ -19,6 +19,7 @@ from verso_client import operations
 from verso_client.exchange import (
     DEFAULT_URL,
     Call,
+    Patience,
     Pause,
     Reply,
     Retries,
@@ -31,6 +32,7 @@ from verso_client.exchange import (
     job_event,
     repeated,
     reply_of,
+    retry_after_s,
     tail_call,
     tail_event,
     unreachable,
@@ -273,22 +275,32 @@ class AsyncClient:
         return await self._run(steps)
 
     async def lines(self, request: LinesRequest) -> AsyncIterator[bytes]:
-        """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""
+        """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``.
+
+        What fails is repeated as with other calls, but not once the first bytes have come.
+        """
         call = operations.lines.query_call(request)
-        try:
-            async with self._http.stream(
-                call.method,
-                call.path,
-                content=call.content,
-                headers=self._headers(call),
-            ) as response:
-                if response.status_code != 200:
-                    await response.aread()
-                    raise error_of(reply_of(response))
-                async for data in response.aiter_bytes():
-                    yield data
-        except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            raise unreachable(error, self._http.base_url) from error
+        patience, sent, asked_s = Patience(self._retries), False, None
+        while True:
+            try:
+                async with self._http.stream(
+                    call.method, call.path, content=call.content, headers=self._headers(call)
+                ) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                        asked_s = retry_after_s(reply_of(response))
+                        raise error_of(reply_of(response))
+                    async for data in response.aiter_bytes():
+                        sent = True
+                        yield data
+                    return
+            except httpx2.RequestError as error:
+                failure = unreachable(error, self._http.base_url)
+            except VersoError as error:
+                failure = error
+            if sent:
+                raise failure
+            await asyncio.sleep(patience.pause_s(failure, asked_s=asked_s))
 
     async def tail(
         self, request: TailRequest, *, after: str | None = None

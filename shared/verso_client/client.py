@@ -16,6 +16,7 @@ from verso_client import operations
 from verso_client.exchange import (
     DEFAULT_URL,
     Call,
+    Patience,
     Pause,
     Reply,
     Retries,
@@ -28,6 +29,7 @@ from verso_client.exchange import (
     job_event,
     repeated,
     reply_of,
+    retry_after_s,
     tail_call,
     tail_event,
     unreachable,
@@ -270,22 +272,32 @@ class Client:
         return self._run(steps)
 
     def lines(self, request: LinesRequest) -> Iterator[bytes]:
-        """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""
+        """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``.
+
+        What fails is repeated as with other calls, but not once the first bytes have come.
+        """
         call = operations.lines.query_call(request)
-        try:
-            with self._http.stream(
-                call.method,
-                call.path,
-                content=call.content,
-                headers=self._headers(call),
-            ) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise error_of(reply_of(response))
-                for data in response.iter_bytes():
-                    yield data
-        except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            raise unreachable(error, self._http.base_url) from error
+        patience, sent, asked_s = Patience(self._retries), False, None
+        while True:
+            try:
+                with self._http.stream(
+                    call.method, call.path, content=call.content, headers=self._headers(call)
+                ) as response:
+                    if response.status_code != 200:
+                        response.read()
+                        asked_s = retry_after_s(reply_of(response))
+                        raise error_of(reply_of(response))
+                    for data in response.iter_bytes():
+                        sent = True
+                        yield data
+                    return
+            except httpx2.RequestError as error:
+                failure = unreachable(error, self._http.base_url)
+            except VersoError as error:
+                failure = error
+            if sent:
+                raise failure
+            time.sleep(patience.pause_s(failure, asked_s=asked_s))
 
     def tail(self, request: TailRequest, *, after: str | None = None) -> Iterator[TailEvent]:
         """Yield the lines of a log collection as they are accepted, until the caller stops.

@@ -156,6 +156,8 @@ def error_of(reply: Reply) -> VersoError:
         problem = json.loads(reply.body)
         code, detail = str(problem["code"]), str(problem.get("detail") or problem.get("title"))
     except (ValueError, TypeError, KeyError):
+        if reply.status in (414, 431):
+            return RequestInvalid("expected shorter parameters: they do not fit the URL")
         place = reply.headers.get("location")
         led = f", which leads to {place}" if place else ""
         detail = f"unexpected answer with status {reply.status}{led}"
@@ -300,6 +302,27 @@ class Retries:
         return max(random.uniform(0, ceiling), asked_s or 0.0)
 
 
+class Patience:
+    """How long one call is still repeated, as the retries say."""
+
+    def __init__(self, retries: Retries) -> None:
+        self._retries = retries
+        self._deadline = time.monotonic() + retries.patience_s
+        self._attempt = 0
+
+    def pause_s(self, error: VersoError, *, asked_s: float | None) -> float:
+        """Return the pause before the next attempt, seconds.
+
+        Raises:
+            VersoError: the error itself, after which there is no other attempt.
+        """
+        pause_s = self._retries.pause_s(self._attempt, asked_s=asked_s)
+        if not error.retryable or time.monotonic() + pause_s > self._deadline:
+            raise error
+        self._attempt += 1
+        return pause_s
+
+
 def repeated(steps: Steps[T], retries: Retries) -> Attempts[T]:
     """Repeat each call of an operation as the retries say; return the operation's result."""
     try:
@@ -324,8 +347,7 @@ def perform(call: Call, retries: Retries) -> Attempts[Reply]:
     """
     if call.pause_s > 0:
         yield Pause(call.pause_s)
-    deadline = time.monotonic() + retries.patience_s
-    attempt = 0
+    patience = Patience(retries)
     while True:
         asked_s: float | None = None
         try:
@@ -336,9 +358,7 @@ def perform(call: Call, retries: Retries) -> Attempts[Reply]:
             asked_s = retry_after_s(reply)
             raise error_of(reply)
         except VersoError as error:
-            pause_s = retries.pause_s(attempt, asked_s=asked_s)
-            late = time.monotonic() + pause_s > deadline
-            if not (error.retryable and call.repeatable) or late:
+            if not call.repeatable:
                 raise
+            pause_s = patience.pause_s(error, asked_s=asked_s)
         yield Pause(pause_s)
-        attempt += 1

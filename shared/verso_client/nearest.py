@@ -6,14 +6,16 @@ record, and its text is all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from verso_client.client import Client
-from verso_core.errors import DocumentUnknown
+from verso_core.errors import DocumentUnknown, IdInvalid
 from verso_core.jobs import RERANK_SHARE, Filter, SearchMode
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.jobs.search import Hit
+from verso_core.texts import check_document_id
 
 MAX_RECORDS = 1000
 """Most records of one search."""
@@ -55,6 +57,8 @@ def nearest(
         mode: what is compared.
         rerank: a head that orders the first records again.
     """
+    if limit < 1:
+        return []
     asked = min(limit if rerank is None else max(limit, _RERANKED), MAX_RECORDS)
     while True:
         hits = client.search(
@@ -108,7 +112,7 @@ def read(client: Client, ids: Sequence[str], *, collection: str) -> list[StoredT
     Raises:
         VersoError: one of them cannot be read.
     """
-    names = list(dict.fromkeys(ids))
+    names = list(_possible(ids))
     found: list[StoredText] = []
     for start in range(0, len(names), _READ_TOGETHER):
         part = names[start : start + _READ_TOGETHER]
@@ -118,6 +122,22 @@ def read(client: Client, ids: Sequence[str], *, collection: str) -> list[StoredT
             elif document.error.code != DocumentUnknown.code:
                 raise document.error.exception()
     return found
+
+
+def delete(client: Client, ids: Iterable[str], *, collection: str) -> None:
+    """Delete the documents of these ids that there are."""
+    for name in _possible(ids):
+        with suppress(DocumentUnknown):
+            client.delete(name, collection=collection)
+
+
+def _possible(ids: Iterable[str]) -> Iterator[str]:
+    """Yield the ids that a document can have, each once: the others are not there."""
+    for name in dict.fromkeys(ids):
+        try:
+            yield check_document_id(name)
+        except IdInvalid:
+            continue
 
 
 def readable(document: StoredText) -> str:

@@ -19,7 +19,7 @@ from mcp_types import TextContent
 from tests.e2e.conftest import Platform
 
 from verso_client import Document
-from verso_client.mcp.tools import TOOLS
+from verso_client.mcp.tools import LINES_BYTES, TOOLS
 from verso_core.jobs import CollectionKind
 
 NODE = Path(__file__).parents[1] / "support" / "node"
@@ -32,6 +32,7 @@ TEXTS = {
 LINES = b"".join(
     b"2026-01-01T00:00:%02dZ disk: cannot write block %d\n" % (n, n * 7) for n in range(40)
 )
+MANY = b"".join(b"job %d of the build is %s\n" % (n, b"late " * 20) for n in range(300))
 
 Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
@@ -47,13 +48,16 @@ def stored(headed: Platform) -> Iterator[Platform]:
     """The shared platform with heads, documents and log lines."""
     with headed.client() as verso:
         verso.create_collection("agents")
-        verso.create_collection("agents-logs", kind=CollectionKind.LOGS)
+        for name in ("agents-logs", "agents-many"):
+            verso.create_collection(name, kind=CollectionKind.LOGS)
         documents = [Document(text, id=name, metadata={"n": 1}) for name, text in TEXTS.items()]
         assert verso.ingest(documents, collection="agents").failed == ()
         verso.ingest_lines([LINES], collection="agents-logs", labels={"host": "a"})
+        verso.ingest_lines([MANY], collection="agents-many")
         yield headed
         verso.delete_collection("agents")
         verso.delete_collection("agents-logs")
+        verso.delete_collection("agents-many")
 
 
 @pytest.fixture(params=["http", "stdio"])
@@ -113,6 +117,24 @@ async def test_every_tool_answers(connect: Connect) -> None:
             client, "logs_query", statement=listed["statements"][0]["id"], limit=1, **logs
         )
         assert len(one["lines"]) == 1
+
+
+async def test_lines_that_are_much_together_come_in_several_answers(connect: Connect) -> None:
+    """A gateway has an answer in memory several times, and reads nothing else meanwhile."""
+    asked = {"collection": "agents-many", "order": "oldest", "limit": 1000}
+    async with connect() as client:
+        whole = await call(client, "logs_query", **asked)
+        ids: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            found = await call(client, "logs_query", before=100, after=100, **cursor, **asked)
+            assert len(json.dumps(found)) < 3 * LINES_BYTES
+            ids += [line["id"] for line in found["lines"]]
+            if "next_cursor" not in found:
+                break
+            cursor = {"cursor": found["next_cursor"]}
+    assert ids == [line["id"] for line in whole["lines"]]
+    assert len(ids) == 300 > len(found["lines"])
 
 
 async def test_fetch_rebuilds_every_byte(connect: Connect) -> None:

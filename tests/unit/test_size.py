@@ -25,8 +25,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
     # with answers of other servers, forked processes, addresses and keys that are none,
     # and scores that say the order of a head,
-    # and arguments, inputs and outputs of commands that are of no use
-    "shared/verso_client": 9_780,
+    # and arguments, inputs and outputs of commands that are of no use, answers of lines in parts,
+    # and ids that no document can have
+    "shared/verso_client": 9_850,
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
     # and lists by time of partitions by time, each with a place of its own; large pushes in parts,

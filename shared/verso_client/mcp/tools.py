@@ -33,6 +33,10 @@ from verso_core.jobs.search import Found
 
 MAX_TEXTS = 64
 """Most texts or documents of one ``classify``."""
+LINES_BYTES = 2 << 20
+"""About as many bytes of rows are in one answer of ``logs_query``, which goes on at its cursor."""
+_FIRST_LINES = 100
+"""Lines, those around others too, that are asked for before it is known how long they are."""
 
 _Collection = Annotated[Name, Field(description="name of the collection")]
 _Logs = Annotated[Name, Field(description="name of a collection of kind logs")]
@@ -186,13 +190,36 @@ async def _classify(client: AsyncClient, asked: ClassifyArguments) -> Classified
 
 
 async def _logs_query(client: AsyncClient, asked: LinesArguments) -> LinesFound:
-    """Read the rows of a stream whose last one says where it goes on.
+    """Read lines until they are as many, or as large, as one answer may be.
+
+    At a gateway an answer is in memory several times: one of 1,000 lines, each with 200 around it,
+    would keep it from other requests for seconds.
+
+    Raises:
+        VersoError: a stream ended in a row with this error.
+    """
+    given = asked.model_dump(by_alias=True, exclude_none=True)
+    lines: list[LineRow] = []
+    size, most = 0, _FIRST_LINES // (1 + asked.before + asked.after)
+    while True:
+        given["limit"] = min(asked.limit - len(lines), max(1, most))
+        data = b"".join([part async for part in client.lines(LinesRequest.model_validate(given))])
+        rows, end = _rows(data)
+        lines += rows
+        size += len(data)
+        if end.next_cursor is None or len(lines) >= asked.limit or size >= LINES_BYTES:
+            rest = {name: getattr(end, name) for name in end.model_fields_set}
+            return LinesFound(lines=tuple(lines), **rest)
+        given["cursor"] = end.next_cursor
+        most = (LINES_BYTES - size) * len(lines) // size
+
+
+def _rows(data: bytes) -> tuple[list[LineRow], LineRow]:
+    """Return the lines of a stream, and its last row, which says where it goes on.
 
     Raises:
         VersoError: the stream ended in a row with this error.
     """
-    request = LinesRequest.model_validate(asked.model_dump(by_alias=True, exclude_none=True))
-    data = b"".join([part async for part in client.lines(request)])
     lines, end = [], LineRow()
     for row in map(LineRow.model_validate_json, data.splitlines()):
         if row.error is not None:
@@ -201,8 +228,7 @@ async def _logs_query(client: AsyncClient, asked: LinesArguments) -> LinesFound:
             end = row
         else:
             lines.append(row)
-    rest = {name: getattr(end, name) for name in end.model_fields_set}
-    return LinesFound(lines=tuple(lines), **rest)
+    return lines, end
 
 
 async def _log_statements(client: AsyncClient, asked: StatementsArguments) -> StatementsAnswer:

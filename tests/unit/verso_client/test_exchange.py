@@ -34,7 +34,8 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "cls"), [(502, Unavailable), (503, Unavailable), (404, VersoError)]
+    ("status", "cls"),
+    [(502, Unavailable), (503, Unavailable), (404, VersoError), (431, RequestInvalid)],
 )
 def test_an_answer_of_someone_on_the_way_is_an_error_too(
     status: int, cls: type[VersoError]

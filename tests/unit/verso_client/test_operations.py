@@ -7,7 +7,7 @@ import io
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -266,6 +266,29 @@ def test_a_retryable_error_ends_as_itself_when_patience_is_over() -> None:
     broken = client(lambda _: problem(503, "engine_unavailable"), patience_s=0.05)
     with broken as verso, pytest.raises(EngineUnavailable):
         verso.embed(["a"])
+
+
+def test_lines_are_asked_for_again_until_some_have_come() -> None:
+    left = [problem(503, "ledger_unavailable"), problem(429, "queue_full")]
+    asked: list[bytes] = []
+
+    def broken() -> Iterator[bytes]:
+        yield b"one\n"
+        raise httpx2.ReadError("connection lost")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.content)
+        if len(asked) == 1:
+            raise httpx2.ConnectError("refused")
+        return left.pop() if left else httpx2.Response(200, content=broken())
+
+    request = LinesRequest(collection="logs")
+    with client(answer) as verso, pytest.raises(Unavailable, match="connection lost"):
+        list(verso.lines(request))
+    assert (len(asked), len(set(asked))) == (4, 1)
+    late = client(lambda _: problem(503, "not_ready"), patience_s=0.05)
+    with late as verso, pytest.raises(NotReady):
+        list(verso.lines(request))
 
 
 def test_nan_in_a_vector_is_refused_before_it_is_sent() -> None:

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from verso_core.errors import RequestInvalid, VectorInvalid
+from verso_core.jobs.documents import ListRequest
+from verso_core.jobs.filters.compiled import matches
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.reading import encodable, find_surrogate, parse, vector_bytes
 
@@ -120,6 +122,15 @@ async def test_a_body_with_too_many_values_is_refused_before_it_is_parsed() -> N
     most = b'{"documents": [' + b"{}," * reading.MOST_LISTED + b"{}]}"
     with pytest.raises(RequestInvalid, match="values in the body"):
         await reading.read_object(_json_request(most), most_values=reading.MOST_LISTED)
+
+
+@pytest.mark.parametrize("operator", ["eq", "ne"])
+@pytest.mark.parametrize("value", [5.0, 2.0**53, -1e308])
+async def test_a_number_of_a_filter_keeps_its_type(operator: str, value: float) -> None:
+    body = {"filter": {"field": "n", operator: value}, "limit": 10.0}
+    read = await reading.read(_json_request(json.dumps(body).encode()), ListRequest)
+    assert matches(read.filter, metadata={"n": value}, time=None, id="a") == (operator == "eq")
+    assert read.limit == 10
 
 
 def _json_request(body: bytes) -> Request:

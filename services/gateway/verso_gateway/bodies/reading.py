@@ -182,12 +182,13 @@ def _integral(value: dict[str, Any], *, depth: int = 2) -> dict[str, Any]:
     """Return an object whose numbers such as 10.0 are integers, as JSON has one type of number.
 
     The models' own fields are at most ``depth`` deep; metadata, whose types are kept, are deeper.
+    So are a filter's values: an integer of 2**53 or more equals no float.
     """
     return {
         name: int(one)
         if isinstance(one, float) and one.is_integer()
         else _integral(one, depth=depth - 1)
-        if isinstance(one, dict) and depth > 1
+        if isinstance(one, dict) and depth > 1 and name != "filter"
         else one
         for name, one in value.items()
     }

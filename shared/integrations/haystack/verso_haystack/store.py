@@ -16,8 +16,7 @@ from haystack.utils import Secret
 from verso_client import Client, DocumentInfo, Filter
 from verso_client import Document as Text
 from verso_client.exchange import DEFAULT_URL
-from verso_client.nearest import nearest, read, readable
-from verso_core.errors import DocumentUnknown
+from verso_client.nearest import delete, nearest, read, readable
 from verso_core.jobs import SearchMode
 from verso_core.jobs.reconstruct import StoredText
 from verso_haystack.connection import KEY, Connection, loaded
@@ -115,11 +114,7 @@ class VersoDocumentStore:
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents by their ids; an id that is not there is nothing to delete."""
-        for name in document_ids:
-            try:
-                self.client.delete(name, collection=self._collection)
-            except DocumentUnknown:
-                continue
+        delete(self.client, document_ids, collection=self._collection)
 
     def delete_all_documents(self) -> None:
         """Delete all documents."""

@@ -13,8 +13,7 @@ from langchain_core.vectorstores import VectorStore
 
 from verso_client import Client, Filter
 from verso_client import Document as Text
-from verso_client.nearest import Nearest, nearest, read, readable
-from verso_core.errors import DocumentUnknown
+from verso_client.nearest import Nearest, delete, nearest, read, readable
 from verso_core.jobs import SearchMode
 from verso_core.jobs.reconstruct import StoredText
 from verso_langchain.embeddings import VersoEmbeddings
@@ -111,11 +110,7 @@ class VersoVectorStore(VectorStore):
                 Filter(field="id", exists=True), collection=self._collection
             )
             return True
-        for name in ids:
-            try:
-                self._client.delete(name, collection=self._collection)
-            except DocumentUnknown:
-                continue
+        delete(self._client, ids, collection=self._collection)
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:

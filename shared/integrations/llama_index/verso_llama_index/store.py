@@ -19,8 +19,7 @@ from llama_index.core.vector_stores.types import (
 
 from verso_client import Client, Filter
 from verso_client.exchange import DEFAULT_URL
-from verso_client.nearest import nearest, read
-from verso_core.errors import DocumentUnknown
+from verso_client.nearest import delete, nearest, read
 from verso_core.jobs import SearchMode
 from verso_llama_index.filters import filter_of
 from verso_llama_index.nodes import SOURCE, document_of, node_of
@@ -216,11 +215,7 @@ class VersoVectorStore(BasePydanticVectorStore):
                 return
 
     def _delete(self, ids: Iterator[str] | list[str]) -> None:
-        for name in list(ids):
-            try:
-                self._client.delete(name, collection=self.collection)
-            except DocumentUnknown:
-                continue
+        delete(self._client, list(ids), collection=self.collection)
 
 
 def _where(query: VectorStoreQuery) -> Filter | None:
