@@ -16,7 +16,8 @@ seconds and a zone behind the time are read wherever they stand.
 | `%s` | seconds since 1970 of 9 or 10 digits; or ms, us or ns of 13, 16 or 19 |
 | `%%` | a percent sign |
 
-All other bytes stand for themselves.
+All other bytes stand for themselves. A date without marks may have the letter of a level before it,
+as klog and glog write it: `%m%d %H:%M:%S` reads `I0301 12:00:00.5`.
 """
 
 # Compiled with what it imports: bf6decfc995269a8
@@ -56,6 +57,8 @@ _PATTERNS = (
     "%m.%d %H:%M:%S",
     "%Y%m%d-%H:%M:%S",
     "%y%m%d %H%M%S",
+    "%m%d %H:%M:%S",
+    "%Y%m%d %H:%M:%S",
     _SINCE_1970,
     *(f"{key}%Y-%m-%dT%H:%M:%S" for key in _KEYS),
 )
@@ -71,6 +74,8 @@ _EARLIEST, _LATEST = 100_000_000, 9_000_000_000  # seconds since 1970
 _TEN_DIGITS_NS = 1_000_000_000 * _SECOND_NS  # 2001
 _EPOCH_SPAN_NS = 3653 * DAY_S * _SECOND_NS
 _BLANK, _COLON, _PERCENT = 32, 58, 37
+_LEVELS = np.zeros(256, np.bool_)
+_LEVELS[list(b"IWEFD")] = True
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,16 @@ def _field_begin(data: Bytes, begin: Int, end: Int, field: Int) -> Int:
         if at + 1 + count < end and data[at + 1 + count] == 62:
             at += 2 + count
     return at
+
+
+@inlined
+def _behind_level(data: Bytes, begin: Int, end: Int, program: State) -> Int:
+    """Return where a date without marks begins, behind the letter of a level if there is one."""
+    first = program[0]
+    unmarked = program.size > 1 and program[1] < 0 and first in (_MONTH, _YEAR)
+    if unmarked and begin + 1 < end and _LEVELS[data[begin]] and digit_at(data, begin + 1) >= 0:
+        return begin + 1
+    return begin
 
 
 @inlined
@@ -357,6 +372,7 @@ def _read_times(
     for line in range(times.size):
         end = lines.ends[line]
         begin = _field_begin(lines.data, lines.begins[line], end, field)
+        begin = _behind_level(lines.data, begin, end, program)
         time: Int = np.int64(MISSING)
         if _read_line(lines.data, begin, end, program, parts):
             if parts[6] != 0:

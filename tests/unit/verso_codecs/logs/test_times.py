@@ -38,6 +38,8 @@ def ns(*parts: int, fraction: int = 0) -> int:
         (b"03-17 16:13:38.811  1702", ns(2026, 3, 17, 16, 13, 38, fraction=811_000_000)),
         (b"[10.30 16:49:06] chrome.exe", ns(2026, 10, 30, 16, 49, 6)),
         (b"081109 204005 35 INFO", ns(2008, 11, 9, 20, 40, 5)),
+        (b"I0301 12:00:00.123456   7 a.go:1] x", ns(2026, 3, 1, 12, fraction=123_456_000)),
+        (b"E20250301 12:00:00.5 7 a.cc:1] x", ns(2025, 3, 1, 12, fraction=500_000_000)),
         (b"20171223-22:15:29:633|Step", ns(2017, 12, 23, 22, 15, 29, fraction=633_000_000)),
         (b"- 1117838976 2005.06.03 R02", 1117838976 * 10**9),
         (b"x y z 1117838976123 w", 1117838976123 * 10**6),
@@ -189,6 +191,22 @@ def test_numbers_are_times_only_where_they_can_be(numbers: list[int], *, there: 
     form = TimeFormat("%s", 1) if there else None
     assert find_format(lines, arrived_ns=1_790_000_000 * 10**9) == form
     assert find_format(lines, ["%s"], arrived_ns=1_790_000_000 * 10**9) == TimeFormat("%s", 1)
+
+
+def test_levels_before_a_date_differ_from_line_to_line() -> None:
+    rows = [b"%c0301 12:00:%02d.000001 7 a.go:1] x" % (b"IWEFD"[n % 5], n) for n in range(20)]
+    rows.insert(7, b"  goroutine 7 [running]")
+    lines = split(b"\n".join([*rows, b""]))
+    form = find_format(lines)
+    assert form == TimeFormat("%m%d %H:%M:%S")
+    found = read(lines, form, now_ns=int(NOW.timestamp() * 10**9)).tolist()
+    seconds = [*range(7), 6, *range(7, 20)]
+    assert found == [ns(2026, 3, 1, 12, 0, one, fraction=1000) for one in seconds]
+
+
+@pytest.mark.parametrize("row", [b"I1399 12:00:00 x", b"X0301 12:00:00 x", b"II0301 12:00:00 x"])
+def test_other_letters_and_numbers_are_no_date(row: bytes) -> None:
+    assert find_format(split(row + b"\n")) is None
 
 
 def test_lines_without_times_have_no_format() -> None:
