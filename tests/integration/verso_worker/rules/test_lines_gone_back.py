@@ -7,10 +7,13 @@ from contextlib import closing
 import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, ingest, lines, raw
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, make_pipeline
+from tests.wire import Item
+from tests.wire import cut as wire_cut
 
-from verso_core.jobs import CollectionKind
+from verso_core.errors import RecordCorrupt
+from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.collections import CollectionParams
-from verso_ledger import Ledger
+from verso_ledger import Ledger, NewJob
 from verso_ledger.connection import connect
 from verso_worker.jobs import executor
 from verso_worker.models.artifacts import ArtifactStore
@@ -89,6 +92,39 @@ def test_fitted_tables_that_were_lost_code_nothing(
         both = lines(2000, start=50) + lines(1000)
         assert raw(fresh, filter={"field": "host", "eq": "b"}) == both
         assert raw(logs, filter={"field": "host", "eq": "b"}) == both
+
+
+def test_lines_of_tables_that_are_gone_are_an_error_also_once_others_have_their_number(
+    logs: Stores, model_store: ArtifactStore, valkey_url: str
+) -> None:
+    ingest(logs, lines(3000), host="b")
+    [name] = logs.redis.scan_iter("verso:fitted:*")
+    logs.redis.delete(name)
+    first = another(logs, model_store, valkey_url)
+    with closing(first.ledger):
+        assert failure(first, host="b") == RecordCorrupt.code
+        ingest(first, OTHER * 60, host="c")  # tables of the same number are fitted to these
+        assert logs.redis.hlen(name) == 1
+    fresh = another(logs, model_store, valkey_url)
+    with closing(fresh.ledger):
+        for worker in logs, fresh:
+            assert raw(worker, filter={"field": "host", "eq": "c"}) == OTHER * 60
+            assert raw(worker, filter={"field": "host", "eq": "a"}) == KNOWN
+        assert failure(fresh, host="b") == RecordCorrupt.code
+        ingest(logs, LOST, host="d")  # by a worker that knows the first tables
+        assert raw(fresh, filter={"field": "host", "eq": "d"}) == LOST
+
+
+def failure(logs: Stores, **labels: str) -> str:
+    """Return the code of the error that a list of lines ends with."""
+    [(name, value)] = labels.items()
+    params = {"collection": NAME, "limit": 0, "raw": True, "filter": {"field": name, "eq": value}}
+    slices = list(wire_cut(Kind.LINES, params, [Item({})]))
+    job = NewJob(kind=Kind.LINES, queue=Queue.INTERACTIVE, slices=slices)
+    accepted = logs.ledger.jobs.accept(job)
+    logs.dispatcher.run_queue(Queue.INTERACTIVE)
+    error = logs.ledger.jobs.get(accepted.job_id).error
+    return "" if error is None else str(error["code"])
 
 
 def test_lines_of_a_stream_that_took_a_lost_ones_number_have_its_labels(
