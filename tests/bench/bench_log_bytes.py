@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--sets", nargs="+", help="names of sets, all of them by default")
     parser.add_argument("--texts", action="store_true", help="the other sets of the folder as well")
+    parser.add_argument("--framed", action="store_true", help="those alone, as GELF records")
     parser.add_argument("--lines", type=int, default=4000, help="lines of each of them")
     parser.add_argument("--keep", type=Path, help="file of rows; sets in it are not redone")
     options = parser.parse_args()
@@ -186,7 +187,11 @@ def main() -> None:
         Client(stack.url, timeout_s=600) as client,
     ):
         text_lines = options.lines if options.texts else 0
-        for name, data in log_sets(options.data, text_lines=text_lines):
+        sets = log_sets(options.data, text_lines=text_lines)
+        if options.framed:
+            plain = data_lines.text_sets(options.data, lines=options.lines)
+            sets = ((name, data_lines.framed(data)) for name, data in plain)
+        for name, data in sets:
             if name in rows or name not in (options.sets or [name]):
                 continue
             rows[name] = measure(client, name, data, clp)

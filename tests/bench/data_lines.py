@@ -29,6 +29,18 @@ def text_sets(folder: Path, *, lines: int) -> Iterator[tuple[str, bytes]]:
             continue
 
 
+def framed(data: bytes) -> bytes:
+    """Return lines as the messages of GELF records, one a second, as an application writes them."""
+    rows = []
+    for n, line in enumerate(data.decode().splitlines()):
+        row = {
+            "version": "1.1", "host": f"web-{n % 4}", "short_message": line,
+            "timestamp": 1_772_323_200 + n + n % 97 / 1000, "level": 4 + n % 3, "_app": "shop",
+        }  # fmt: skip
+        rows.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
 def _opened(folder: Path, names: Iterable[str]) -> Iterator[Iterator[str]]:
     for name in names:
         path = folder / name

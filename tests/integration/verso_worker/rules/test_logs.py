@@ -23,7 +23,7 @@ from verso_core.jobs.collections import CollectionParams
 from verso_core.segments import LogState
 from verso_ledger.collections.logs import Logs
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.grouping.templates import LIMITS, Miner
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -259,6 +259,40 @@ def test_new_statements_are_grouped_once_however_many_are_encoded(
     assert found["statements"] > 300
     assert grouped[0] == 1
     assert search(logs, b"gate and door")
+
+
+def test_texts_in_a_frame_share_a_vector_and_are_found_by_their_words(logs: Stores) -> None:
+    drawn = random.Random(8)
+    words = ["gate", "door", "wall", "roof", "lamp", "sink", "desk", "sofa", "shelf", "stair"]
+    rows = [
+        f'{{"host":"web-{n % 3}","short_message":"{" ".join(drawn.choices(words, k=12))}",'
+        f'"timestamp":{START + n},"level":6}}'
+        for n in range(1500)
+    ]
+    rows[1200] = rows[1200].replace('message":"', 'message":"a payment was refused by the bank ')
+    text = "".join(f"{row}\n" for row in rows).encode()
+    [found] = ingest(logs, text, host="a")
+    assert found["statements"] == LIMITS.texts + 1
+    assert found["records"] == 0
+    assert raw(logs) == text
+    for question in b"a payment was refused", rows[1200].encode():
+        [best, *_] = search(logs, question, mode="hybrid")
+        assert [line["id"] for line in best["lines"]] == ["0:1200"]
+        assert best["statement"].startswith('{"host":"web-<*>","short_message":"a payment was')
+        assert best["count"] == 1
+        [line, *_] = search(logs, question, mode="hybrid", lines=True)
+        assert line["id"] == "0:1200"
+        [row, *_] = raw(logs, raw=False, question=question.decode()).splitlines()
+        assert json.loads(row)["id"] == "0:1200"
+    # The statement of all of them is found by the id that a hit has.
+    own = raw(logs, raw=False, statement=best["statement_id"]).splitlines()
+    assert len(own) == 1500 - LIMITS.texts
+    near = raw(logs, raw=False, statement=best["statement_id"], question="was refused")
+    assert sorted(near.splitlines()) != []
+    assert {json.loads(row)["id"] for row in near.splitlines()} == {
+        json.loads(row)["id"] for row in own
+    }
+    assert json.loads(near.splitlines()[0])["id"] == "0:1200"
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest"])

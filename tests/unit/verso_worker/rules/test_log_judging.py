@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from verso_codecs.logs.parsing import parse, split
 from verso_codecs.logs.shapes import Shapes
 from verso_worker.records.segments import BLOCK_LINES
-from verso_worker.rules.logs.writing.texts import JUDGED_LINES, MOST_STATEMENTS, Judge
+from verso_worker.rules.logs.writing.texts import (
+    JUDGED_LINES,
+    MOST_SHAPES,
+    MOST_STATEMENTS,
+    Judge,
+)
 
 _LETTERS = "etaoinshrdlu"
 
@@ -100,3 +105,30 @@ def test_new_shapes_are_dear_where_a_worker_has_many_statements_already() -> Non
     rows = build_lines(4000)
     assert judged(Judge(), rows, Shapes(), statements=MOST_STATEMENTS).all()
     assert not judged(Judge(), rows, Shapes(), statements=MOST_STATEMENTS - 1).any()
+
+
+@pytest.mark.parametrize("request_lines", [100, 1500, 8000])
+def test_sentences_in_a_frame_are_no_text_and_those_with_quotes_are(request_lines: int) -> None:
+    rows = sentences(8000)
+    framed = [f'{{"host":"web-{n}","msg":"{row} {row}","level":6}}' for n, row in enumerate(rows)]
+    quoted = [f'{row} "{row}" {row[::-1]}' for row in rows]
+    for given, are_texts in (framed, False), (quoted, True):
+        judge, shapes = Judge(), Shapes()
+        parts = [
+            judged(judge, given[n : n + request_lines], shapes)
+            for n in range(0, len(given), request_lines)
+        ]
+        assert np.concatenate(parts)[-4000:].mean() == float(are_texts)
+
+
+def test_sentences_in_a_frame_are_text_where_a_worker_has_many_shapes_already() -> None:
+    shapes = Shapes(_names(MOST_SHAPES))
+    framed = [f'{{"msg":"{row} {row}"}}' for row in sentences(2 * JUDGED_LINES)]
+    assert judged(Judge(), framed, shapes).all()
+    assert not judged(Judge(), build_lines(4000), shapes).any()
+
+
+def _names(count: int) -> list[bytes]:
+    letters = [one.encode() for one in "abcdefghijklmnopqrstuvwxyz"]
+    pairs = [a + b for a in letters for b in letters]
+    return [a + b for a in pairs for b in pairs][:count]

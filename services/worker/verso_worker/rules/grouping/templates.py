@@ -12,6 +12,10 @@
    positions of few values as well, but before it knows which lines are alike.)
 4. Templates that differ in how many parameters follow one another are joined: a list of names has
    as many tokens as names.
+5. Lines of JSON, or of fields with quotes, may have what people write in one of them: every line
+   would be a statement. What stands around quoted texts is a line's *frame*. Where a frame has as
+   many groups as ``LIMITS`` say, further lines that join none of them are of one statement, its
+   texts as parameters. (Drain bounds the children of a node likewise.)
 
 Nothing is trained. Memory and steps 2 to 4 grow with the distinct masked lines, not with the lines.
 """
@@ -22,7 +26,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +43,22 @@ WORDS = 3
 
 LONGEST_WORD = 512
 """Characters; what is longer is data, such as a certificate in base64."""
+
+
+class Limits(NamedTuple):
+    """Most groups of one frame, by which quoted strings its parameters are.
+
+    texts: those with a blank, as sentences have
+    strings: all of them
+    """
+
+    texts: int
+    strings: int
+
+
+LIMITS = Limits(512, 4096)
+"""A program has fewer statements, of one logger and level: the largest of the systems that people
+have marked (Mac) has 341."""
 
 _MASK = re.compile(
     r"""
@@ -55,6 +77,9 @@ _MASK = re.compile(
     """,
     re.VERBOSE,
 )
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
+"""A quoted string, and the colon behind it if it is a key."""
+_BLANK = re.compile(r"\s")
 _DIGIT = re.compile(r"\d")
 _PLAIN = re.compile(r"[^\w\s]?[^\W\d_]+|[^\W\d_]+[^\w\s]?")
 
@@ -126,11 +151,18 @@ class Miner:
     Args:
         similar: share of tokens that must agree, in [0, 1].
         words: most plain words at one position that make statements of their own.
+        limits: most groups of one frame; None: any number.
     """
 
-    def __init__(self, *, similar: float = SIMILAR, words: int = WORDS) -> None:
+    def __init__(
+        self, *, similar: float = SIMILAR, words: int = WORDS, limits: Limits | None = None
+    ) -> None:
         self._similar = similar
         self._words = words
+        self._limits = limits
+        self._of_frame: dict[tuple[str, int], int] = {}
+        self._rest_of: dict[str, int] = {}
+        self._rests: set[int] = set()
         self._known: dict[str, int] = {}
         self._shapes: list[_Shape] = []
         self._by_tokens: dict[Tokens, int] = {}
@@ -143,7 +175,9 @@ class Miner:
         masked = _MASK.sub(PARAMETER, _shortened(line))
         shape = self._known.get(masked)
         if shape is None:
-            shape = self._known[masked] = self._shape(masked)
+            shape = self._shape(masked)
+            if shape not in self._rests:  # of these there are as many as lines
+                self._known[masked] = shape
         return shape
 
     def group(self, shape: int) -> int:
@@ -158,34 +192,63 @@ class Miner:
         found = [""] * len(self._shapes)
         for group in members.values():
             for part in self._parts(group):
-                template = " ".join(_joined([self._shapes[n].tokens for n in part]))
+                template = " ".join(_template([self._shapes[n].tokens for n in part]))
                 for number in part:
                     found[number] = template
         return found
 
+    def is_rest(self, shape: int) -> bool:
+        """Whether a shape stands for all lines of a frame that has as many groups as it may."""
+        return shape in self._rests
+
     def _shape(self, masked: str) -> int:
-        tokens = tuple(PARAMETER if _DIGIT.search(t) else t for t in masked.split())
+        tokens = _tokens(masked)
         shape = self._by_tokens.get(tokens)
         if shape is None:
+            group = self._joined(tokens)
+            if group is None and (frame := self._full(masked)) is not None:
+                return self._rest(frame)
+            group = self._new_group(tokens) if group is None else group
             shape = self._by_tokens[tokens] = len(self._shapes)
-            self._shapes.append(_Shape(tokens, self._group(tokens)))
+            self._shapes.append(_Shape(tokens, group))
         return shape
 
-    def _group(self, tokens: Tokens) -> int:
-        """Find the group that a shape joins, or make one."""
-        first = tokens[0] if tokens else ""
-        key = len(tokens), PARAMETER if PARAMETER in first else first
-        leaf = self._leaves.get(key)
+    def _joined(self, tokens: Tokens) -> int | None:
+        """Find the group that a shape joins."""
+        leaf = self._leaves.get(_leaf_of(tokens))
         if leaf is None:
-            leaf = self._leaves[key] = _Leaf(len(tokens))
+            return None
+        numbers = np.array([self._numbers.get(one, -1) for one in tokens], np.int32)
+        return leaf.join(numbers, similar=self._similar)
+
+    def _new_group(self, tokens: Tokens) -> int:
+        leaf = self._leaves.setdefault(_leaf_of(tokens), _Leaf(len(tokens)))
         known = self._numbers
         numbers = np.array([known.setdefault(one, len(known)) for one in tokens], np.int32)
-        found = leaf.join(numbers, similar=self._similar)
-        if found is None:
-            found = self._groups
-            leaf.add(numbers, found)
+        leaf.add(numbers, self._groups)
+        self._groups += 1
+        return self._groups - 1
+
+    def _full(self, masked: str) -> str | None:
+        """Return the frame of a line that may have no further group; else count one more."""
+        if self._limits is None or '"' not in masked:
+            return None
+        frames = [(frame, n) for n, frame in enumerate(frames_of(masked)) if frame != masked]
+        for frame, n in frames:
+            if self._of_frame.get((frame, n), 0) >= self._limits[n]:
+                return frame
+        self._of_frame |= {one: self._of_frame.get(one, 0) + 1 for one in frames}
+        return None
+
+    def _rest(self, frame: str) -> int:
+        """Return the shape of the lines of a frame that have no group of their own."""
+        shape = self._rest_of.get(frame)
+        if shape is None:
+            shape = self._rest_of[frame] = len(self._shapes)
+            self._rests.add(shape)
+            self._shapes.append(_Shape(_tokens(frame), self._groups))
             self._groups += 1
-        return found
+        return shape
 
     def _parts(self, group: Sequence[int]) -> Iterator[list[int]]:
         """Split a group by plain words, as long as a position has few of them."""
@@ -213,6 +276,32 @@ class Miner:
         return best
 
 
+def frames_of(masked: str) -> tuple[str, str]:
+    """Return what stands around the quoted strings of a masked line: those with a blank, and all.
+
+    Keys, which a colon follows, stay.
+    """
+
+    def shown(found: re.Match[str], *, all_of_them: bool) -> str:
+        is_parameter = not found[2] and (all_of_them or _BLANK.search(found[1]))
+        return f'"{PARAMETER}"' if is_parameter else found[0]
+
+    return (
+        _QUOTED.sub(partial(shown, all_of_them=False), masked),
+        _QUOTED.sub(partial(shown, all_of_them=True), masked),
+    )
+
+
+def _tokens(masked: str) -> Tokens:
+    return tuple(PARAMETER if _DIGIT.search(t) else t for t in masked.split())
+
+
+def _leaf_of(tokens: Tokens) -> tuple[int, str]:
+    """Return how many tokens there are, and the first."""
+    first = tokens[0] if tokens else ""
+    return len(tokens), PARAMETER if PARAMETER in first else first
+
+
 def _shortened(line: str) -> str:
     """Return a line whose overlong words are parameters: to mask one takes its length squared."""
     if len(line) <= LONGEST_WORD:
@@ -224,7 +313,7 @@ def _merged(template: Tokens, tokens: Tokens) -> Tokens:
     return tuple(a if a == b else PARAMETER for a, b in zip(template, tokens, strict=True))
 
 
-def _joined(shapes: Sequence[Tokens]) -> list[str]:
+def _template(shapes: Sequence[Tokens]) -> list[str]:
     """Return the template of shapes, a run of parameters as one."""
     template = shapes[0]
     for tokens in shapes[1:]:

@@ -17,8 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from verso_codecs.logs.headers import message
-from verso_codecs.logs.shapes import Shapes, masked
+from verso_codecs.logs.shapes import Shapes
 from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
@@ -27,11 +26,10 @@ from verso_core.segments import Basis, LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.cold.storage import ColdStorage
-from verso_worker.rules.grouping.templates import Miner
-from verso_worker.rules.logs.bodies import statement_text
 from verso_worker.rules.logs.cold import ColdSegments
 from verso_worker.rules.logs.conditions import Source
 from verso_worker.rules.logs.index import SegmentIndex, StatementEntries, Statements, View
+from verso_worker.rules.logs.mining import Templates
 from verso_worker.rules.ports.stores import Logs
 
 _HASH_BYTES = 8
@@ -39,8 +37,6 @@ _ENCODED_TOGETHER = 64
 _TABLES_KEPT = 4
 _LENGTH_BYTES = 8
 _MOST_THREADS = 8
-_SIMILAR, _WORDS = 0.8, 16
-"""How templates are mined, chosen on half of fourteen systems (``docs/research/log-search.md``)."""
 
 Encode = Callable[[Sequence[bytes]], Vector]
 """Returns the unit vectors of texts. Shape: (texts, dim)."""
@@ -72,9 +68,7 @@ class LogCollection:
         self._ends: dict[int, bytes] = {0: b""}
         self._read_vectors = 0
         self._vectors: dict[bytes, bytes] = {}
-        self._miner = Miner(similar=_SIMILAR, words=_WORDS)
-        self._mined: list[int] = []
-        self._templates: list[str] = []
+        self._templates = Templates(self.shapes)
         self._without_vector: tuple[int, list[str]] = (0, [])
         self._statements: tuple[int, int, Statements] | None = None
         self._tables: dict[int, Tables] = {0: Tables.builtin()}
@@ -281,10 +275,12 @@ class LogCollection:
     def entries(self, view: View, statements: Statements) -> StatementEntries:
         """Return the entries of a view by statement; those of the same two are kept."""
         kept = self._entries
-        if kept is None or kept[0] is not view or kept[1] is not statements:
-            made = StatementEntries.of(view.shapes, statements.of_shape, len(statements.texts))
-            kept = self._entries = view, statements, made
-        return kept[2]
+        if kept is not None and kept[0] is view and kept[1] is statements:
+            return kept[2]
+        made = StatementEntries.of(view.shapes, statements.of_shape, len(statements.texts))
+        if not statements.of_question:
+            self._entries = view, statements, made
+        return made
 
     def bitmaps(self) -> Mapping[tuple[int, int], bytes]:
         """Return the bitmaps of deleted lines, by stream and first number of a segment."""
@@ -392,18 +388,8 @@ class LogCollection:
             raise RecordCorrupt(f"the tables of generation {wanted} are damaged") from exc
         self._ends[wanted] = _end_of(rows[wanted])
 
-    def _mine(self) -> list[str]:
-        """Return the template of each shape."""
-        for number in range(len(self._mined), len(self.shapes)):
-            text = statement_text(message(masked(self.shapes.row(number))))
-            self._mined.append(self._miner.add(text.decode("utf-8", "replace")))
-        if len(self._templates) < len(self._mined):
-            found = self._miner.templates()
-            self._templates = [found[mined] for mined in self._mined]
-        return self._templates
-
     def _group(self) -> Statements:
-        templates = self._mine()
+        templates = self._templates.found()
         numbers: dict[str, int] = {}
         of_shape = [numbers.setdefault(text, len(numbers)) for text in templates]
         texts = list(numbers)
@@ -412,11 +398,12 @@ class LogCollection:
         known = [(n, kept) for n, kept in rows if kept]
         if known:
             vectors[[n for n, _ in known]] = quarters.unpack([row for _, row in known], self._dim)
-        return Statements(texts, np.array(of_shape, np.int64), vectors)
+        own_texts = self._templates.own_texts()
+        return Statements(texts, np.array(of_shape, np.int64), vectors, own_texts)
 
     def _missing(self) -> list[str]:
         count, texts = self._without_vector
-        templates = self._mine()
+        templates = self._templates.found()
         found = texts if count == len(templates) else dict.fromkeys(templates)
         missing = [text for text in found if digest(text) not in self._vectors]
         self._without_vector = len(templates), missing

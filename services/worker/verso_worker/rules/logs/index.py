@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -108,11 +108,22 @@ class Statements:
         texts: the templates, each once.
         of_shape: number of the template of each shape. Shape: (shapes,).
         vectors: of the templates; zeros where one is missing. Shape: (templates, dim).
+        own_texts: the shapes whose template lacks the words that they have, ascending.
+        of_question: whether shapes that a question names are statements, without vectors.
     """
 
     texts: list[str]
     of_shape: NDArray[np.int64]
     vectors: Vector
+    own_texts: NDArray[np.int64]
+    of_question: bool = False
+
+    def with_own(self, shapes: NDArray[np.int64], texts: Sequence[str]) -> Statements:
+        """Return these, and some shapes as statements of their own, with their texts."""
+        of_shape = self.of_shape.copy()
+        of_shape[shapes] = len(self.texts) + np.arange(len(shapes))
+        both = [*self.texts, *texts]
+        return replace(self, texts=both, of_shape=of_shape, of_question=True)
 
     def names(self) -> NDArray[np.int64]:
         """Return the least number of each template's shapes, which stays. Shape: (templates,)."""

@@ -1,7 +1,9 @@
 """Search a log collection: the statements nearest to a question, and their newest lines.
 
 1. The question is compared with every template: by its vector, and by its words where the mode says
-   so. A question that is a line of a known statement finds that statement first.
+   so. Lines whose template lacks the words that they have are compared by these words, the best of
+   their shapes as statements of their own. A question that is a line of a known statement finds
+   that statement first.
 2. Values in the question (an address, a number, an identifier) are looked for in the filters of all
    segments; segments that may have them are decoded, so what is found is found exactly.
 3. A hit is a statement: how many of its lines pass the filter, when the first and the last of them
@@ -14,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -43,6 +45,7 @@ from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.index import Statements
+from verso_worker.rules.logs.mining import text_of
 from verso_worker.rules.logs.occurrences import Found, FoundLine, Occurrences
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.rows import moments
@@ -51,6 +54,10 @@ from verso_worker.rules.ports.stores import Lexicon
 
 LINES_SHOWN = 3
 """Newest lines of a statement that a hit has."""
+OWN_TEXTS = 32
+"""Most shapes that are statements of their own for the words of one question."""
+WORDS_OF = 1 << 16
+"""Newest shapes of which the words are looked at."""
 _LINE_WORDS = 4  # a question of fewer, such as a lone address, asks for lines of any statement
 
 Scores = NDArray[np.float64]
@@ -58,12 +65,12 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Words:
-    """The words of a collection's templates.
+    """The words of a collection's templates, and of shapes whose template lacks them.
 
     Attributes:
-        terms: of each template, by its text.
-        holders: of each word, which templates have it and the weights that it has there.
-        count: how many templates there are.
+        terms: of each text.
+        holders: of each word, which texts have it and the weights that it has there.
+        count: how many texts there are.
     """
 
     terms: Mapping[str, Terms]
@@ -72,7 +79,7 @@ class _Words:
 
     @classmethod
     def of(cls, texts: Sequence[str], lexicon: Lexicon, known: Mapping[str, Terms]) -> _Words:
-        """Return the words of templates; those of ``known`` ones need not be found again."""
+        """Return the words of texts; those of ``known`` ones need not be found again."""
         new = [text for text in texts if text not in known]
         found = lexicon.documents([text.encode() for text in new])
         terms = {text: known[text] for text in texts if text in known}
@@ -88,7 +95,7 @@ class _Words:
         return cls(terms, arrays, len(texts))
 
     def scores(self, query: Terms) -> Scores:
-        """Score each template by the words of a query that stand in it (BM25)."""
+        """Score each text by the words of a query that stand in it (BM25)."""
         found = np.zeros(self.count)
         for one, asked in zip(query.ids, query.weights, strict=True):
             if one in self.holders:
@@ -96,6 +103,18 @@ class _Words:
                 rare = np.log(1 + (self.count - len(numbers) + 0.5) / (len(numbers) + 0.5))
                 found[numbers] += asked * weights * rare
         return found
+
+
+class _Scored(NamedTuple):
+    """The statements that a question is compared with, and their scores.
+
+    ``whole``: the one of which the question is a line.
+    """
+
+    statements: Statements
+    cosines: Scores | None
+    weights: Scores | None
+    whole: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +163,12 @@ class LogSearch:
         statements = log.statements()
         if not statements.texts:
             return []
-        question, whole = item.data or b"", None
+        question, shape = item.data or b"", None
         if question and not item.vector:
-            question, whole = self._read(log, question, statements)
+            question, shape = self._read(log, question)
         with timings.phase("infer"):
-            cosines, weights = self._scores(
-                log, collection, item, asked, statements, question=question, whole=whole
-            )
+            scored = self._scores(log, collection, item, asked, question=question, shape=shape)
+        statements, cosines, weights, whole = scored
         scores = _fused(cosines, weights)
         with timings.phase("store"):
             held = Occurrences(
@@ -184,15 +202,15 @@ class LogSearch:
         collection: Collection,
         item: SearchItem,
         asked: SearchParams,
-        statements: Statements,
         *,
         question: bytes,
-        whole: int | None,
-    ) -> tuple[Scores | None, Scores | None]:
+        shape: int | None,
+    ) -> _Scored:
         """Score each statement by its vector and by its words, as the mode says.
 
-        ``whole``: the statement of which the question is a line.
+        ``shape``: of the line that the question is.
         """
+        statements = log.statements()
         cosines: Scores | None = None
         weights: Scores | None = None
         if asked.mode is not SearchMode.SPARSE:
@@ -204,23 +222,25 @@ class LogSearch:
             cosines = (statements.vectors @ query).astype(np.float64)
         if asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector:
             weights = self._weights(log, statements, self.lexicon.query(question))
+        scored = _with_own(log, statements, cosines, weights, shape=shape)
+        _, cosines, weights, whole = scored
         if cosines is not None and whole is not None:
             cosines[whole] = max(1.0, float(cosines[whole]))
             if weights is not None:
                 weights[whole] = max(float(weights.max()), 1.0)
-        return cosines, weights
+        return scored
 
-    def ranked(self, log: LogCollection, collection: Collection, question: bytes) -> Scores:
+    def ranked(
+        self, log: LogCollection, collection: Collection, question: bytes
+    ) -> tuple[Statements, Scores]:
         """Score each statement by a question, as the collection's setting says."""
-        statements = log.statements()
-        if not statements.texts:
-            return np.zeros(0)
+        if not (statements := log.statements()).texts:
+            return statements, np.zeros(0)
         asked = SearchParams(collection=collection.name, mode=SearchMode(collection.search))
-        text, whole = self._read(log, question, statements)
+        text, shape = self._read(log, question)
         item = SearchItem(question)
-        return _fused(
-            *self._scores(log, collection, item, asked, statements, question=text, whole=whole)
-        )
+        scored = self._scores(log, collection, item, asked, question=text, shape=shape)
+        return scored.statements, _fused(scored.cosines, scored.weights)
 
     def vector_of(self, collection: Collection, name: str) -> Vector | None:
         """Return the vector of what a line says; None if no line in a block has this id.
@@ -234,7 +254,7 @@ class LogSearch:
         if isinstance(text, Failed):
             raise text.error.exception()
         log = self.store.open(collection.name, dim=collection.dim)
-        question, _ = self._read(log, text.data, log.statements())
+        question, _ = self._read(log, text.data)
         return self._encoded(collection, question)
 
     def _encoded(self, collection: Collection, question: bytes) -> Vector:
@@ -242,10 +262,8 @@ class LogSearch:
         vector: Vector = engine.encode([question]).vectors[0]
         return vector
 
-    def _read(
-        self, log: LogCollection, question: bytes, statements: Statements
-    ) -> tuple[bytes, int | None]:
-        """Return what a question asks for, and its statement if it is a line of a known shape.
+    def _read(self, log: LogCollection, question: bytes) -> tuple[bytes, int | None]:
+        """Return what a question asks for, and its shape if it is a line of a known one.
 
         Of a line with a header that is its message, as templates have none
         (``docs/research/log-search.md``).
@@ -255,18 +273,18 @@ class LogSearch:
         shape = int(parsed.shapes[0])
         row = log.shapes.row(shape) if shape >= 0 else parsed.new_rows[0]
         text = message(masked(row))
-        known = 0 <= shape < len(statements.of_shape)
-        return (
-            question if text == masked(row) else text,
-            int(statements.of_shape[shape]) if known else None,
-        )
+        return question if text == masked(row) else text, shape if shape >= 0 else None
 
     def _weights(self, log: LogCollection, statements: Statements, query: Terms) -> Scores:
-        """Score each template by the words of the query that stand in it."""
+        """Score each template by the words of the query that stand in it.
+
+        Behind them each of the shapes that have a text of their own.
+        """
         kept = self._words.get(log)
         if kept is None or kept[0] is not statements:
             known = {} if kept is None else kept[1].terms
-            kept = statements, _Words.of(statements.texts, self.lexicon, known)
+            own = [text_of(log.shapes.row(one)) for one in _with_words(statements).tolist()]
+            kept = statements, _Words.of([*statements.texts, *own], self.lexicon, known)
             self._words[log] = kept
         return kept[1].scores(query)
 
@@ -338,6 +356,40 @@ def _fields(
         "time": line.time_ns / 1e9,
     }
     return fields | text_field(line.text) if with_text else fields
+
+
+def _with_words(statements: Statements) -> NDArray[np.int64]:
+    """Return the shapes of which the words are looked at, besides those of templates."""
+    return statements.own_texts[-WORDS_OF:]
+
+
+def _with_own(
+    log: LogCollection,
+    statements: Statements,
+    cosines: Scores | None,
+    weights: Scores | None,
+    *,
+    shape: int | None,
+) -> _Scored:
+    """Make statements of shapes with texts of their own: the best by words, and the question's.
+
+    ``weights``: of the statements, and behind them of the shapes of which words are looked at.
+    """
+    count, own = len(statements.texts), _with_words(statements)
+    said = np.zeros(len(own)) if weights is None else weights[count:]
+    best = np.argsort(-said, kind="stable")[:OWN_TEXTS]
+    best = best[said[best] > 0]
+    chosen, said = own[best], said[best]
+    if shape is not None and shape not in chosen and shape in statements.own_texts:
+        chosen, said = np.append(chosen, shape), np.append(said, 0.0)
+    if len(chosen):
+        texts = [text_of(log.shapes.row(one)) for one in chosen.tolist()]
+        of_own, statements = statements.of_shape[chosen], statements.with_own(chosen, texts)
+        cosines = None if cosines is None else np.append(cosines, cosines[of_own])
+    if weights is not None:
+        weights = np.append(weights[:count], said)
+    known = shape is not None and shape < len(statements.of_shape)
+    return _Scored(statements, cosines, weights, int(statements.of_shape[shape]) if known else None)
 
 
 def _fused(cosines: Scores | None, weights: Scores | None) -> Scores:

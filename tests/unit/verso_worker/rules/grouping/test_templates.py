@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.grouping.templates import Limits, Miner, frames_of
 
 
 def mine(*lines: str) -> list[str]:
@@ -76,6 +76,85 @@ def test_thousands_of_different_texts_cost_no_square_of_their_number() -> None:
     started = time.process_time()
     assert len(set(mine(*lines))) == len(lines)
     assert time.process_time() - started < 6.0
+
+
+def gelf(text: str, *, host: str = "web", level: str = "info") -> str:
+    """Return a line of JSON with a text in it."""
+    return f'{{"host":"{host}","short_message":"{text}","timestamp":1712,"level":"{level}"}}'
+
+
+def sentences(count: int) -> list[str]:
+    """Return sentences of which no two are alike."""
+    drawn = random.Random(3)
+    words = [f"{a}{b}{c}" for a in "kmn" for b in "aeiou" for c in "dlrst"]
+    return [" ".join(drawn.choices(words, k=drawn.randint(4, 12))) for _ in range(count)]
+
+
+def test_texts_in_one_frame_are_one_statement_once_they_are_many() -> None:
+    miner = Miner(similar=0.8, words=16, limits=Limits(20, 30))
+    texts = sentences(100)
+    shapes = [miner.add(gelf(text)) for text in texts]
+    found = [miner.templates()[shape] for shape in shapes]
+    frame = '{"host":"web","short_message":"<*>","timestamp":<*>,"level":"info"}'
+    assert found[:20] == [gelf(text).replace("1712", "<*>") for text in texts[:20]]
+    assert set(found[20:]) == {frame}
+    assert [miner.is_rest(shape) for shape in shapes] == [False] * 20 + [True] * 80
+    # Of another level there are others; of both together there may be no more than 30.
+    others = [miner.add(gelf(text, level="error")) for text in texts[20:]]
+    assert [miner.is_rest(shape) for shape in others] == [False] * 10 + [True] * 70
+    # What a known statement writes joins it.
+    assert not miner.is_rest(miner.add(gelf(texts[3])))
+    assert not miner.is_rest(miner.add("a line without a frame"))
+
+
+def test_a_frame_has_keys_and_strings_of_one_word() -> None:
+    assert frames_of('{"a b": "c d", "e":"f"} "g') == (
+        '{"a b": "<*>", "e":"f"} "g',
+        '{"a b": "<*>", "e":"<*>"} "<*>"',
+    )
+    assert frames_of(r'msg="he said \"no way\"" user="anna"') == (
+        'msg="<*>" user="anna"',
+        'msg="<*>" user="<*>"',
+    )
+    assert frames_of('open "cut off \\')[0] == 'open "<*>"'
+
+
+def test_a_frame_is_found_in_time_that_grows_with_the_line() -> None:
+    started = time.process_time()
+    for line in (
+        '"' * 200_001,
+        '\\"' * 100_000,
+        '"' + '\\"' * 100_000,
+        '"a" ' * 50_000 + " " * 100_000,
+    ):
+        frames_of(line)
+    assert time.process_time() - started < 2.0
+
+
+_FRAMED = st.builds(
+    gelf,
+    st.lists(st.sampled_from(["red", "green", "1", '\\"', ":", "a=b"]), max_size=4).map(" ".join),
+    host=st.sampled_from(["a", "b", "c d"]),
+    level=st.sampled_from(["info", "error"]),
+)
+
+
+@given(st.lists(st.one_of(_FRAMED, st.text(alphabet='"\\ ab:{}', max_size=12)), max_size=60))
+def test_no_frame_has_more_groups_than_it_may(lines: list[str]) -> None:
+    """Whenever templates are asked for, and whatever the lines are."""
+    miner, asked = (Miner(limits=Limits(3, 5)) for _ in range(2))
+    shapes = [miner.add(line) for line in lines]
+    for line in lines:
+        asked.add(line)
+        asked.templates()
+    assert [asked.add(line) for line in lines] == shapes
+    assert asked.templates() == miner.templates()
+    by_frame: dict[str, set[int]] = {}
+    for line, shape in zip(lines, shapes, strict=True):
+        frame = frames_of(line)[1]
+        if not miner.is_rest(shape) and frame != line and not any(map(str.isdigit, line)):
+            by_frame.setdefault(frame, set()).add(miner.group(shape))
+    assert all(len(groups) <= 5 for groups in by_frame.values())
 
 
 def one_by_one(lines: Sequence[Sequence[str]], *, similar: float) -> list[int]:

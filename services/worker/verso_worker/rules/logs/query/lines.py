@@ -137,11 +137,10 @@ class LineQuery:
         self, log: LogCollection, collection: Collection, question: str, only: str | None
     ) -> Iterator[tuple[int, Callable[[], Choice], str]]:
         """Yield what is listed, in order: its name, which lines, and members of their rows."""
-        statements = log.statements()
         tokens = filters.tokens(question.encode())
         if tokens and only is None:
             yield VALUES, partial(Choice, tokens=tokens), ""
-        scores = self.search.ranked(log, collection, question.encode())
+        statements, scores = self.search.ranked(log, collection, question.encode())
         names = statements.names()
 
         def lines_of(statement: int) -> Choice:
@@ -149,7 +148,9 @@ class LineQuery:
 
         chosen = np.argsort(-scores, kind="stable")
         if only is not None:
-            tokens, chosen = [], chosen[chosen == statements.numbered(int(only))]
+            plain = log.statements()  # without those of the question
+            of_plain = np.array([plain.numbered(int(name)) for name in names])
+            tokens, chosen = [], chosen[of_plain[chosen] == plain.numbered(int(only))]
         for one in chosen.tolist():
             more = f',"score":{float(scores[one]):.6g},"statement":"{names[one]}"'
             yield int(names[one]), partial(lines_of, one), more
