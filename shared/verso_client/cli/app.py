@@ -51,7 +51,7 @@ from verso_client.cli.terminal import out as _out
 from verso_client.cli.terminal import print_json as _print_json
 from verso_client.exchange import DEFAULT_URL
 from verso_core import DISTRIBUTION
-from verso_core.errors import DocumentUnknown
+from verso_core.errors import DocumentUnknown, IdInvalid
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 from verso_core.jobs.cluster import ClusterRequest, Method
 
@@ -293,7 +293,7 @@ def delete(
         for document in documents:
             try:
                 client.delete(document, collection=collection)
-            except DocumentUnknown as error:
+            except (DocumentUnknown, IdInvalid) as error:
                 typer.echo(f"{error.code}: {error.detail}", err=True)
                 unknown += 1
     raise typer.Exit(Exit.of(unknown, len(documents)))

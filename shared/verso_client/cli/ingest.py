@@ -20,6 +20,7 @@ from verso_client.cli import render, sources
 from verso_client.cli.line_times import FORMATS
 from verso_client.cli.sources import Format, Reading, guess_format
 from verso_client.cli.tailing.complete import CompleteFile
+from verso_client.cli.tailing.identity import label
 from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import (
     INGEST_PATIENCE_S,
@@ -251,7 +252,7 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
 
 
 def _source(file: str) -> str:
-    return "-" if file == "-" else str(Path(file).absolute())
+    return "-" if file == "-" else label(str(Path(file).absolute()))
 
 
 def _arriving(stream: IO[bytes]) -> Iterator[bytes | None]:

@@ -127,6 +127,32 @@ def test_bytes_that_are_no_text_are_shown_as_bytes_and_downloaded(look: Look) ->
     assert started.value.path().read_bytes() == bytes(range(256))
 
 
+def test_long_words_and_other_directions_leave_the_page_as_it_is(
+    look: Look, stage: Platform
+) -> None:
+    metadata = {"k" * 90: "v" * 300, "\u202ehost": "a"}
+    hebrew = "\u05d4\u05e1\u05d9\u05e1\u05de\u05d4 \u05e9\u05dc \u05d4\u05e0\u05ea\u05d1 1234"
+    with stage.client() as client:
+        client.create_collection("long")
+        client.ingest([Document(hebrew, id="w" * 256, metadata=metadata)], collection="long")
+    page = look.open(asked("w" * 10_000, "long", **{"as": "search"}))
+    text = page.locator(".hit .exact")
+    expect(text).to_have_text(hebrew)
+    if look.width < 500:
+        page.get_by_text("Narrow the search").click()
+    expect(page.get_by_role("checkbox", name=re.compile("vvv"))).to_be_visible()
+    assert text.evaluate("e => getComputedStyle(e).unicodeBidi") == "plaintext"
+    fits = "() => document.documentElement.scrollWidth <= innerWidth"
+    assert page.evaluate(fits)
+    look.shot("long")
+    ask(page, "x" * 10_000)
+    expect(page).to_have_url(re.compile("xxx"))
+    ask(page, "")
+    expect(page.get_by_role("heading", name="Asked before")).to_be_visible()
+    assert page.evaluate(fits)
+    look.shot("long-start")
+
+
 def test_a_facet_narrows_the_search(look: Look) -> None:
     page = look.open(asked("who does what", **{"as": "search"}))
     if look.width < 500:

@@ -83,6 +83,19 @@ def drained(made: Tailer) -> None:
             pass
 
 
+def test_a_name_that_is_not_utf8_is_a_label_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"bad\xff.log")).write_text("one\n")
+    (tmp_path / "good.log").write_text("two\n")
+    platform = Platform()
+    for _ in range(2):  # the notes are read again
+        made, notes = tailer(platform, tmp_path, "*.log")
+        drained(made)
+        notes.close()
+    assert sorted(platform.lines) == ["one", "two"]
+    sources = sorted(labels["source"] for labels in platform.labels)
+    assert sources == [str(tmp_path / "bad\\xff.log"), str(tmp_path / "good.log")]
+
+
 class Written:
     """A program that writes numbered lines to a file, and what rotates it."""
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from verso_client import Client
 from verso_client.cli import app as command_line
 from verso_client.cli.terminal import Exit
+from verso_core.texts import check_document_id
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 TEXT = "\u00e9 \U0001f600"
@@ -119,6 +120,21 @@ def test_texts_of_standard_input_are_its_lines(monkeypatch: pytest.MonkeyPatch) 
     assert (result.exit_code, found) == (0, [["one\u2028two", "three\x0bfour"]])
     result = CliRunner().invoke(command_line.app, [*NOWHERE, "rerank", "q", "-"], input=b"\xff")
     assert result.stderr.startswith("text_not_encodable: ")
+
+
+def test_an_id_that_no_document_can_have_keeps_no_other_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone: list[str] = []
+
+    def delete(_client: Client, document: str, **_options: object) -> None:
+        gone.append(check_document_id(document))
+
+    monkeypatch.setattr("verso_client.client.Client.delete", delete)
+    asked = ["delete", "", "a#0", "b"]
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, *asked])
+    assert (result.exit_code, gone) == (Exit.PARTLY, ["b"])
+    assert result.stderr.count("id_invalid: ") == 2
 
 
 def test_what_a_terminal_has_no_character_for_is_shown_as_an_escape(url: str) -> None:

@@ -20,6 +20,11 @@ def identity(status: os.stat_result, descriptor: int) -> str:
     return digest(b"%d:%d:" % (status.st_dev, status.st_ino) + _first_line(descriptor))
 
 
+def label(path: str) -> str:
+    """Return a file's path as its label ``source``: with escapes for bytes that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def head(descriptor: int) -> str:
     """Return a hash of a file's first line; empty while that is not complete."""
     data = os.pread(descriptor, FIRST_LINE_BYTES, 0)

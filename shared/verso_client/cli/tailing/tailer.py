@@ -130,7 +130,8 @@ class Tailer:
         if named != followed.mark.source and followed.mark.generation:
             self._dirty = True
             self._save()  # before anything is sent: else a crash would count it again
-        labels = {"host": self._host, "source": followed.mark.path, **self._labels}
+        source = identity.label(followed.mark.path)
+        labels = {"host": self._host, "source": source, **self._labels}
         waits = False
         while not self.stopped.is_set():
             try:
