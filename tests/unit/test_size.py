@@ -22,7 +22,8 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # that are sent again; numbers of many streams in one exchange; segments and counters of one
     # moment; reads of the collection that was seen
     "shared/verso_ledger": 9_230,
-    "shared/verso_codecs": 9_400,  # with two rules that blocks of lines are coded by
+    # with two rules that blocks of lines are coded by, and times behind keys and levels
+    "shared/verso_codecs": 9_450,
     # with answers of other servers, forked processes, addresses and keys that are none,
     # and scores that say the order of a head,
     # and arguments, inputs and outputs of commands that are of no use, answers of lines in parts,

@@ -4,7 +4,7 @@ Lines come masked, with `<time>` for a timestamp and `<*>` for another value. A 
 numbers, levels and bracketed fields at the head of a line. It goes on behind other fields (the name
 of a node, a file or a facility) up to the last time, or level after a time, that follows them,
 if none of them looks like a word of a sentence. Then a logger, bracketed fields, a host and
-a program may end it.
+a program may end it. A header of klog or glog is a level, times, a thread, and a file up to `]`.
 """
 
 import re
@@ -24,6 +24,7 @@ _START = re.compile(
 _FIELD = re.compile(rb"(\S+)(?:\s+|$)")
 _LEVEL = re.compile(rb"[\[<(]?%s[\]>):,]?" % _LEVELS)
 _NO_WORD = re.compile(rb"-|[A-Z]{2,}|\S*[<.\-_/:@]\S*")
+_KLOG = re.compile(rb"[IWEFD]<\*>\s+<\*>\s+<\*>\s+\S{1,128}\]\s+")
 _MOST_FIELDS = 9
 _LOGGER = re.compile(rb"[\w<*>$-]+(?:\.[\w<*>$-]+)+\s+(?=\[)")
 _BRACKETED = re.compile(rb"\[[^\]]*\]\s*:?\s*")
@@ -38,6 +39,8 @@ _PROGRAM = re.compile(
 
 def message(text: bytes) -> bytes:
     """Return a masked line without its header; a line that is nothing else is returned whole."""
+    if klog := _KLOG.match(text):
+        return text[klog.end() :].strip() or text
     at = _start(text, _last_mark(text, _start(text, 0)))
     if at:
         if logger := _LOGGER.match(text, at):

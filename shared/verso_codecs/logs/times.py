@@ -15,6 +15,7 @@ seconds and a zone behind the time are read wherever they stand.
 | `%z` | `Z`, `+0200` or `+02:00` |
 | `%s` | seconds since 1970 of 9 or 10 digits; or ms, us or ns of 13, 16 or 19 |
 | `%%` | a percent sign |
+| `%*` | in front: whatever stands before the bytes that follow, where these stand first |
 
 All other bytes stand for themselves. A date without marks may have the letter of a level before it,
 as klog and glog write it: `%m%d %H:%M:%S` reads `I0301 12:00:00.5`.
@@ -35,11 +36,24 @@ from verso_codecs.logs.parsing import Lines
 MISSING = -(1 << 63)
 """The time of lines before the first that has one."""
 
-_DIRECTIVES = b"YymbdaHMSfzs"
-_YEAR, _YEAR_2, _MONTH, _NAME, _DAY, _WEEKDAY, _HOUR, _MINUTE, _SECOND, _FRACTION, _ZONE, _EPOCH = (
-    -1 - number for number in range(12)
-)
+_DIRECTIVES = b"YymbdaHMSfzs*"
+(
+    _YEAR,
+    _YEAR_2,
+    _MONTH,
+    _NAME,
+    _DAY,
+    _WEEKDAY,
+    _HOUR,
+    _MINUTE,
+    _SECOND,
+    _FRACTION,
+    _ZONE,
+    _EPOCH,
+    _ANY,
+) = (-1 - number for number in range(13))
 _SINCE_1970 = "%s"
+_INNER_KEYS = tuple(f'%*"{name}":' for name in ("time", "ts", "timestamp", "@timestamp"))
 _KEYS = (  # of a time in lines of keys and values, and of JSON
     *("ts=", "t=", "time=", 'time="'),
     *(f'{{"{name}":"' for name in ("ts", "time", "timestamp", "@timestamp")),
@@ -61,8 +75,13 @@ _PATTERNS = (
     "%Y%m%d %H:%M:%S",
     _SINCE_1970,
     *(f"{key}%Y-%m-%dT%H:%M:%S" for key in _KEYS),
+    *(f'{key}"%Y-%m-%dT%H:%M:%S' for key in _INNER_KEYS),
+    *(f"{key}%s" for key in _INNER_KEYS),
 )
-_SURE = ("%b %d %H:%M:%S", *(pattern for pattern in _PATTERNS if "%Y" in pattern))
+_SURE = (
+    "%b %d %H:%M:%S",
+    *(pattern for pattern in _PATTERNS if "%Y" in pattern and "%*" not in pattern),
+)
 _MAX_FIELD = 8
 _SAMPLE = 200
 _SECOND_NS = 1_000_000_000
@@ -269,6 +288,21 @@ def _read_behind(data: Bytes, begin: Int, end: Int, parts: State) -> bool:
 
 
 @inlined
+def _bytes_at(data: Bytes, begin: Int, end: Int, program: State, first: Int) -> Int:
+    """Return where the bytes of a pattern from a step on stand first; `end` if they do not."""
+    length: Int = np.int64(0)
+    while first + length < program.size and program[first + length] >= 0:
+        length += 1
+    for at in range(begin, end - length + 1):
+        count: Int = np.int64(0)
+        while count < length and np.int64(data[at + count]) == program[first + count]:
+            count += 1
+        if count == length:
+            return np.int64(at)
+    return end
+
+
+@inlined
 def _read_line(  # noqa: C901 (one directive after the other)
     data: Bytes, begin: Int, end: Int, program: State, parts: State
 ) -> bool:
@@ -283,6 +317,9 @@ def _read_line(  # noqa: C901 (one directive after the other)
             if at >= end or np.int64(data[at]) != step:
                 return False
             at += 1
+            continue
+        if step == _ANY:
+            at = _bytes_at(data, at, end, program, np.int64(index + 1))
             continue
         if step in (_NAME, _WEEKDAY):
             if step == _NAME:
@@ -424,19 +461,28 @@ def find_format(
     """
     sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
     times = np.empty(sample.begins.size, np.int64)
+    text = b"".join(map(sample.line, range(times.size)))
+    tried = [one for one in patterns or _PATTERNS if _first_bytes(one) in text]
     best, most = None, 0 if patterns else max(0, (times.size - 1) // 2)
     sure, surest = None, 0
     for field in range(_MAX_FIELD + 1):
-        for pattern in patterns or _PATTERNS:
+        for pattern in tried:
+            if field and pattern.startswith("%*"):
+                continue
             form = TimeFormat(pattern, field)
             found = int(_read_times(sample, form.program, field, 0, MISSING, 0, times))
             if found > surest and field == 0 and pattern in _SURE:
                 sure, surest = form, found
             if found <= most:
                 continue
-            if patterns or pattern != _SINCE_1970 or _is_clock(times, arrived_ns):
+            if patterns or _SINCE_1970 not in pattern or _is_clock(times, arrived_ns):
                 best, most = form, found
     return best or sure
+
+
+def _first_bytes(pattern: str) -> bytes:
+    """Return the bytes that a pattern begins with, up to its first directive."""
+    return pattern.removeprefix("%*").partition("%")[0].encode()
 
 
 def _is_clock(times: State, arrived_ns: int | None) -> bool:

@@ -47,6 +47,16 @@ def ns(*parts: int, fraction: int = 0) -> int:
         (b'level=info time="2024-01-01T00:00:00+01:00" msg=x', ns(2023, 12, 31, 23)),
         (b'{"time":"2024-01-01T00:00:00Z","level":"info"}', ns(2024, 1, 1)),
         (b'{"@timestamp":"2024-01-01T00:00:00Z","level":"info"}', ns(2024, 1, 1)),
+        (
+            b'{"level":"info","msg":"a b","ts":"2024-01-01T00:00:00.5Z"}',
+            ns(2024, 1, 1, fraction=5 * 10**8),
+        ),
+        (b'{"log":"\\"time\\":7 x","time":"2024-01-01T00:00:00+01:00"}', ns(2023, 12, 31, 23)),
+        (b'{"level":30,"time":1704067200123,"pid":7}', ns(2024, 1, 1, fraction=123_000_000)),
+        (
+            b'{"short_message":"a b c","timestamp":1704067200.25,"level":6}',
+            ns(2024, 1, 1, fraction=25 * 10**7),
+        ),
     ],
 )
 def test_times_are_found_where_they_stand(line: bytes, moment: int) -> None:
@@ -191,6 +201,25 @@ def test_numbers_are_times_only_where_they_can_be(numbers: list[int], *, there: 
     form = TimeFormat("%s", 1) if there else None
     assert find_format(lines, arrived_ns=1_790_000_000 * 10**9) == form
     assert find_format(lines, ["%s"], arrived_ns=1_790_000_000 * 10**9) == TimeFormat("%s", 1)
+
+
+def test_the_key_of_a_time_may_stand_anywhere_in_a_line() -> None:
+    rows = [b'{"n":%d,"msg":"%s","ts":%d}' % (n, b"x " * n, 1704067200 + n) for n in range(30)]
+    rows[5] = b'{"n":5,"msg":"no time"}'
+    lines = split(b"\n".join([*rows, b""]))
+    form = find_format(lines)
+    assert form == TimeFormat('%*"ts":%s')
+    found = read(lines, form, now_ns=int(NOW.timestamp() * 10**9)).tolist()
+    assert found == [ns(2024, 1, 1, 0, 0, 4 if n == 5 else n) for n in range(30)]
+
+
+@given(st.lists(st.sampled_from(['"ts"', '"ts":', '"', "7", "1704067200", ",", "ts"]), max_size=9))
+def test_a_key_is_looked_for_as_in_bytes(parts: list[str]) -> None:
+    row = "".join(parts).encode()
+    found = read(split(row + b"\n"), TimeFormat('%*"ts":%s'), now_ns=0).tolist()
+    behind = row.lstrip(b'"').partition(b'"ts":')[2]
+    digits = behind[: len(behind) - len(behind.lstrip(b"0123456789"))]
+    assert (found != [MISSING]) == (len(digits) == 10)
 
 
 def test_levels_before_a_date_differ_from_line_to_line() -> None:
