@@ -21,7 +21,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # positions are copied in pages; jobs of several ledgers as one; partitions by time; large jobs
     # that are sent again; numbers of many streams in one exchange; segments and counters of one
     # moment; reads of the collection that was seen
-    "shared/verso_ledger": 9_230,
+    "shared/verso_ledger": 9_260,
     # with two rules that blocks of lines are coded by, and times behind keys and levels
     "shared/verso_codecs": 9_450,
     # with answers of other servers, forked processes, addresses and keys that are none,
@@ -32,8 +32,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # with moves, partitions of both kinds, protobuf that is counted before it is read, and changes
     # of documents that are found again by their key
     # and lists by time of partitions by time, each with a place of its own; large pushes in parts,
-    # and reads without a job of collections that the caller may see
-    "services/gateway/verso_gateway": 17_850,
+    # and reads without a job of collections that the caller may see,
+    # and changes and deletes of collections that are found again by their key
+    "services/gateway/verso_gateway": 18_100,
     # with cold storage that moves, ledgers that go back, and numbers that engines change,
     # errors that name settings as requests do, beginnings of texts that are cut as stored, and
     # records that say whose they are, and lists of lines that read those streams alone whose

@@ -23,12 +23,13 @@ from verso_core.errors import (
     WebhookUnknown,
     from_body,
 )
-from verso_core.jobs import AnyResult, Queue, Result, Status
+from verso_core.jobs import AnyResult, Kind, Queue, Result, Status
+from verso_core.jobs.collections import collection_of_partition
 from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Ledgers, Limits, NewJob
-from verso_ledger.ledgers.submission import GroupSubmission, job_of_key
+from verso_ledger.ledgers.submission import LED_AT_HOME, GroupSubmission, job_of_key
 from verso_ledger.models import CollectionReplaced, Seen
 from verso_ledger.names import new_job_id
 
@@ -114,13 +115,16 @@ class JobService:
         """Ask again for the collections of now, if another was made under the name of one.
 
         Raises:
-            CollectionReplaced: the job has numbers of the one that is gone.
+            CollectionReplaced: the job has numbers of the one that is gone, or deletes a partition.
             CollectionUnknown: the one of now is another owner's.
         """
         try:
             return await ask(job)
         except CollectionReplaced:
-            if job.job_id is not None:
+            whole = job.kind is Kind.COLLECTION_DELETE and collection_of_partition(
+                job.collection or ""
+            )
+            if job.job_id is not None or whole:  # the new one's partition is not what was meant
                 raise
             renewed = await self._seen_again(job)
         return await ask(renewed)
@@ -188,20 +192,34 @@ class JobService:
             await ledger.webhooks.copy(job.tenant, hook)
             return await ledger.accept(job)
 
-    async def is_known(self, job: NewJob) -> bool:
-        """Whether a job's idempotency key, if it has one, has made a job before.
+    async def find(self, job: NewJob) -> Accepted | None:
+        """Return the job that a job's idempotency key, if it has one, has made before.
 
         Raises:
             IdempotencyConflict: the key belongs to another request.
             LedgerUnavailable: a ledger that may know it does not answer.
         """
         if job.idempotency is None:
-            return False
+            return None
         found = await job_of_key(await self._ledgers.for_job(job), job)
-        return (found or await self._known(job)) is not None
+        return found or await self._known(job)
+
+    async def note(self, job: NewJob) -> None:
+        """Note the idempotency key of a request that several jobs do: a job without work has it.
+
+        Raises:
+            IdempotencyConflict: the key belongs to another request.
+            LedgerUnavailable: the home ledger does not answer.
+        """
+        if job.idempotency is not None:
+            noted = replace(job, slices=(), collection=None, seen={})
+            await self._submit(self._ledgers.home, noted, keep_s=None)
 
     async def _known(self, job: NewJob) -> Accepted | None:
-        """Return the job that an idempotency key made where its collection was before it moved.
+        """Return the job that an idempotency key made elsewhere than on its collection's ledger.
+
+        That is where the collection was before it moved, and the home ledger for what is asked of
+        all of a collection's partitions.
 
         Raises:
             IdempotencyConflict: the key belongs to another request.
@@ -209,7 +227,11 @@ class JobService:
         """
         if job.idempotency is None or job.collection is None:
             return None
-        for ledger in await self._ledgers.earlier(job.collection):
+        asked = await self._ledgers.earlier(job.collection)
+        home = self._ledgers.home  # while it is away, collections of other ledgers are served
+        if job.kind in LED_AT_HOME and home.name not in self._ledgers.away:
+            asked = [home, *asked]
+        for ledger in asked:
             found = await job_of_key(ledger, job)
             if found is not None:
                 return found

@@ -57,7 +57,12 @@ _AWAITED = frozenset(
 """Operations whose job is always awaited: they never answer 202."""
 _NOT_REPEATABLE = frozenset({"migrate"})
 """Operations that start a job and read no Idempotency-Key: doing them twice does no more."""
-_REPEATABLE = frozenset({"updateDocument", "deleteDocument"})
+_REPEATABLE = frozenset(
+    {
+        *("updateDocument", "deleteDocument", "changeCollection", "deleteCollection"),
+        "fitCollection",
+    }
+)
 """Operations that read one, and are no POST with a body."""
 _BODIES: dict[str, type[BaseModel]] = {}
 _DESCRIBED: dict[str, type[BaseModel]] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from verso_client.exchange import Call, Steps, path_of
-from verso_client.operations.jobs import answered_one, post
+from verso_client.operations.jobs import answered, answered_one, checked, new_key, post
 from verso_core.jobs import CollectionRequest, MigrateRequest
 from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.fitting import Fitted
@@ -48,8 +48,15 @@ def fit(name: str) -> Steps[Fitted]:
 
 
 def delete_collection(name: str) -> Steps[None]:
-    """Delete a collection and all its documents."""
-    yield from answered_one(Call("DELETE", path_of("collections", name)))
+    """Delete a collection and all its documents.
+
+    Raises:
+        CollectionUnknown: there is none of this name.
+    """
+    key = {"Idempotency-Key": new_key()}
+    row = yield from answered(Call("DELETE", path_of("collections", name), headers=key))
+    for item in row.get("results", ()):  # none where it was deleted partition by partition
+        checked(item)
 
 
 def stats(name: str) -> Steps[Statistics]:

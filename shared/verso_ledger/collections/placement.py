@@ -16,11 +16,23 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
+from verso_core.errors import LedgerBehind
 from verso_core.jobs.collections import Partitioned
 from verso_ledger.codec import scalars
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.scripts import AsyncScripts
+
+
+def noted(reply: object) -> bool:
+    """Read the reply of ``partitions_note.lua``: whether the call noted a state.
+
+    Raises:
+        LedgerBehind: the ledger is read-only.
+    """
+    if reply == b"read_only":
+        raise LedgerBehind
+    return bool(reply)
 
 
 class Placements:
@@ -75,22 +87,15 @@ class Placements:
                 replies = self._replicas.check(await pipe.execute())
         return bool(replies[0]) or not new
 
-    async def step(self, collection: str, seen: Partitioned, new: Partitioned) -> bool:
-        """Note a state if it stands as seen; return whether it was noted."""
+    async def step(self, collection: str, seen: Partitioned, new: Partitioned | None) -> bool:
+        """Note a state, or nothing more, if it stands as seen; return whether that was done."""
         with translated():
             row = await cast("Any", self._redis.hget(key("partitioned"), collection))
         if row is None or Partitioned.model_validate_json(row) != seen:
             return False
-        args: list[scalars.Arg] = [key("partitioned"), collection, row, new.model_dump_json()]
-        return bool(await self._run("partitions_note", args))
-
-    async def forget(self, collection: str) -> None:
-        """Remove the note of a collection of partitions, none of which is left."""
-        with translated():
-            async with self._redis.pipeline(transaction=False) as pipe:
-                pipe.hdel(key("partitioned"), collection)
-                self._replicas.ask(pipe)
-                self._replicas.check(await pipe.execute())
+        after = "" if new is None else new.model_dump_json()
+        args: list[scalars.Arg] = [key("partitioned"), collection, row, after]
+        return noted(await self._run("partitions_note", args))
 
     async def drained(self) -> frozenset[str]:
         """Return the names of the ledgers that get no new collection."""

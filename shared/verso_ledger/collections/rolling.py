@@ -16,6 +16,7 @@ from verso_core.jobs.moves import Move
 from verso_core.segments import MISSING, Segment
 from verso_ledger.codec import scalars
 from verso_ledger.collections.logs import Logs
+from verso_ledger.collections.placement import noted
 from verso_ledger.connection import translated
 from verso_ledger.durability import Server, ask_server
 from verso_ledger.keys import key
@@ -65,7 +66,7 @@ class Partitions:
         if row is None or Partitioned.model_validate_json(row) != seen:
             return False
         args: list[scalars.Arg] = [key("partitioned"), name, row, new.model_dump_json()]
-        return bool(self._run("partitions_note", args))
+        return noted(self._run("partitions_note", args))
 
     def drained(self) -> frozenset[str]:
         """Return the names of the ledgers that get no new collection, on the home ledger."""

@@ -1,6 +1,8 @@
 """Take in a request for several partitions: a job on each ledger that has some of them.
 
 1. The ledger of the first partition leads: it knows the idempotency key, and is asked for it first.
+   What changes or deletes a whole collection is led by the home ledger, with or without a part of
+   it: who sends that again may find no partition, or those of another collection of the name.
 2. The others take in their parts, then the one that leads. So what it knows was accepted whole.
 3. If one refuses, what others have accepted is cancelled, and the caller is told the error; not if
    the one that leads did not answer, as it may know the key by now. A caller that sends the request
@@ -24,12 +26,15 @@ from verso_core.errors import (
     Unavailable,
     VersoError,
 )
+from verso_core.jobs import Kind
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.ledgers.groups import joined_outcome
 from verso_ledger.ledgers.router import Ledgers
 from verso_ledger.models import Accepted, JobOutcome, NewJob
 from verso_ledger.names import group_ids
 
+LED_AT_HOME = frozenset({Kind.COLLECTION_CHANGE, Kind.COLLECTION_DELETE})
+"""Kinds whose requests for several partitions the home ledger leads."""
 _Part = tuple[AsyncLedger, NewJob]
 
 
@@ -100,9 +105,12 @@ class GroupSubmission:
         return await self._ledgers.while_moving(waited, names=list(job.parts))
 
     async def _parts(self, job: NewJob) -> list[_Part]:
-        """Return the job of each ledger, that of the first partition's ledger first."""
+        """Return the job of each ledger, that of the one that leads first."""
         names: dict[str, list[str]] = {}
         ledgers: dict[str, AsyncLedger] = {}
+        if job.kind in LED_AT_HOME:
+            home = self._ledgers.home
+            names[home.name], ledgers[home.name] = [], home
         for name in job.parts:
             ledger = await self._ledgers.of_collection(name)
             ledgers[ledger.name] = ledger
@@ -114,7 +122,7 @@ class GroupSubmission:
                 job,
                 job_id=ids[ledger_name],
                 slices=[spec for name in own for spec in job.parts[name]],
-                collection=own[0],
+                collection=own[0] if own else None,
                 others=own[1:],
                 parts={},
                 idempotency=None if found else job.idempotency,

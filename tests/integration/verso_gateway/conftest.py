@@ -24,6 +24,7 @@ import uvicorn
 from tests.wire import Item, Result, Slice, read_slice
 
 from verso_core.errors import (
+    CollectionUnknown,
     DocumentUnknown,
     HeadUnknown,
     LedgerUnavailable,
@@ -121,7 +122,7 @@ class FakeWorker:
                 continue
             try:
                 result.items.append({"ok": True} | self._item(work, item, result))
-            except (DocumentUnknown, HeadUnknown, RecordCorrupt) as error:
+            except (CollectionUnknown, DocumentUnknown, HeadUnknown, RecordCorrupt) as error:
                 about = {"ok": False, "id": item.header.get("id"), "error": error_body(error)}
                 result.items.append(about)
         return result
@@ -154,21 +155,31 @@ class FakeWorker:
             case Kind.DELETE:
                 found = self.documents.pop(item.header["id"], None)
                 return {"id": item.header["id"], "deleted": found is not None}
-            case Kind.COLLECTION_CREATE:
-                kind = CollectionKind(work.params.get("kind", "documents"))
-                wanted = collection(work.params["name"], work.params.get("owner"), kind)
-                made = self.ledger.documents.collection_put(wanted)
-                return made.model_dump(mode="json", exclude={"checksum_key"})
-            case Kind.COLLECTION_DELETE:
-                documents = self.ledger.documents
-                documents.collection_delete(documents.collections()[work.params["name"]].name)
-                return {"name": work.params["name"]}
+            case Kind.COLLECTION_CREATE | Kind.COLLECTION_CHANGE | Kind.COLLECTION_DELETE:
+                return self._managed(work)
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
             case Kind.PROJECT | Kind.RECORDS:
                 return self._shown(work, item)
             case _:
                 return self._asked(work, item, result)
+
+    def _managed(self, work: Slice) -> dict[str, Any]:
+        documents, name = self.ledger.documents, work.params["name"]
+        if work.kind is Kind.COLLECTION_CREATE:
+            kind = CollectionKind(work.params.get("kind", "documents"))
+            made = documents.collection_put(collection(name, work.params.get("owner"), kind))
+            return made.model_dump(mode="json", exclude={"checksum_key"})
+        if (named := documents.collections().get(name)) is None:
+            raise CollectionUnknown("it is gone")
+        if work.kind is Kind.COLLECTION_DELETE:
+            documents.collection_delete(named.name)
+            return {"name": name}
+        changes = {"retention_days": work.params.get("retention_days")}
+        changed = documents.collection_change(
+            named.name, lambda now: now.model_copy(update=changes)
+        )
+        return changed.model_dump(mode="json", exclude={"checksum_key"})
 
     def _asked(self, work: Slice, item: Item, result: Result) -> dict[str, Any]:
         text = item.blob or b""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx2
 import pytest
 from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, _at_work, post
 
+from verso_core.jobs import Queue
+
 LONG, SOON = "wait=60", "wait=1"
+INTERACTIVE = Queue.INTERACTIVE
 
 
 @pytest.fixture
@@ -89,3 +96,169 @@ def test_a_webhook_is_refused_where_several_partitions_work(
         ):
             answer = post(client, path, asked, Verso_Webhook=hook)
             assert (answer.status_code, answer.json()["code"]) == (422, "partitioned_unsupported")
+
+
+@pytest.fixture(params=["one ledger", "two ledgers"])
+def several(
+    request: pytest.FixtureRequest,
+    valkey_server: Callable[..., ValkeyServer],
+    start_gateway: Callable[..., Gateway],
+) -> Iterator[tuple[httpx2.Client, list[FakeWorker]]]:
+    """A client of a gateway of one ledger or two, and the workers of each."""
+    home, *others = [valkey_server() for _ in range(1 + (request.param == "two ledgers"))]
+    with ExitStack() as stack:
+        workers = [stack.enter_context(_at_work(one.url)) for one in (home, *others)]
+        given: dict[str, Any] = {"ledgers": f"b={others[0].url}"} if others else {}
+        yield start_gateway(home.url, **given).client, workers
+
+
+def days_kept(workers: list[FakeWorker]) -> set[float | None]:
+    """Return the setting of each partition of a collection ``c``."""
+    held = [one for worker in workers for one in worker.ledger.documents.collections().values()]
+    return {one.retention_days for one in held if one.name.startswith("c.")}
+
+
+def test_a_request_for_all_partitions_that_is_sent_again_is_done_once(
+    several: tuple[httpx2.Client, list[FakeWorker]],
+) -> None:
+    """Its answer is the first one's, whatever was made of the collection's name since."""
+    client, workers = several
+
+    def asked(method: str, key: str, days: int | None = None) -> httpx2.Response:
+        headers = {"Idempotency-Key": key, "Prefer": LONG}
+        body = None if days is None else {"retention_days": days}
+        return client.request(method, "/v1/collections/c", headers=headers, json=body)
+
+    assert made(client, "c", 4) == (201, "")
+    first = asked("PATCH", "one", 1)
+    assert (first.status_code, first.json()["retention_days"]) == (200, 1)
+    assert (first.json()["name"], first.json()["partitions"]) == ("c", 4)
+    assert asked("PATCH", "two", 2).json()["retention_days"] == 2
+    again = asked("PATCH", "one", 1)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert asked("PATCH", "one", 3).json()["code"] == "idempotency_conflict"
+    assert days_kept(workers) == {2}
+    for _ in range(2):
+        gone = asked("DELETE", "three")
+        assert (gone.status_code, gone.json()) == (200, {"name": "c"})
+    for partitions in (4, 1):  # one of partitions, then one without
+        assert made(client, "c", partitions) == (201, "")
+        assert asked("DELETE", "three").json() == {"name": "c"}
+        assert asked("PATCH", "one", 1).json() == first.json()
+        assert asked("DELETE", "one").json()["code"] == "idempotency_conflict"
+        assert client.get("/v1/collections/c").status_code == 200
+        assert deleted(client, "c") == (200, "")
+    assert asked("DELETE", "three").json() == {"name": "c"}
+
+
+def test_a_delete_that_was_stopped_goes_on_under_its_key(
+    own_server: ValkeyServer, start_gateway: Callable[..., Gateway]
+) -> None:
+    with _at_work(own_server.url) as worker:
+        client = start_gateway(own_server.url).client
+        assert made(client, "c", 3) == (201, "")
+        worker.pause()
+        for _ in range(2):
+            headers = {"Idempotency-Key": "k", "Prefer": SOON}
+            stopped = client.delete("/v1/collections/c", headers=headers)
+            assert (stopped.status_code, stopped.json()["code"]) == (503, "not_ready")
+        worker.gate.set()
+        assert client.delete("/v1/collections/c", headers={"Idempotency-Key": "k"}).is_success
+        assert deleted(client, "c") == (404, "collection_unknown")
+        assert list(worker.ledger.documents.collections()) == ["default"]
+
+
+@contextmanager
+def paused(workers: list[FakeWorker]) -> Iterator[Callable[[int], None]]:
+    """Let workers do nothing; yield what waits until so many slices do."""
+    for worker in workers:
+        worker.pause()
+
+    def await_slices(count: int) -> None:
+        until = time.monotonic() + 60
+        while sum(one.ledger.maintenance.depths()[INTERACTIVE].queued for one in workers) < count:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    try:
+        yield await_slices
+    finally:
+        for worker in workers:
+            worker.gate.set()
+
+
+@pytest.mark.parametrize("key", [{"Idempotency-Key": "k"}, {}])
+def test_a_delete_that_is_sent_twice_at_once_succeeds_twice(
+    several: tuple[httpx2.Client, list[FakeWorker]], key: dict[str, str]
+) -> None:
+    """The first one was cut off by a proxy, and goes on."""
+    client, workers = several
+    assert made(client, "c", 4) == (201, "")
+    with ThreadPoolExecutor() as pool:
+        with paused(workers) as await_slices:
+            sent = [pool.submit(client.delete, "/v1/collections/c", headers=key) for _ in range(2)]
+            await_slices(8)
+        assert [one.result().json() for one in sent] == [{"name": "c"}] * 2
+    assert deleted(client, "c") == (404, "collection_unknown")
+
+
+def test_a_collection_that_is_deleted_while_it_is_made_leaves_nothing(
+    several: tuple[httpx2.Client, list[FakeWorker]],
+) -> None:
+    client, workers = several
+    with ThreadPoolExecutor() as pool:
+        with paused(workers) as await_slices:
+            making = pool.submit(made, client, "c", 4)
+            await_slices(4)
+            assert deleted(client, "c") == (200, "")
+        assert making.result() == (404, "collection_unknown")
+    for worker in workers:
+        assert worker.ledger.documents.collections().keys() <= {"default"}
+
+
+def test_what_was_made_under_a_key_and_deleted_is_not_made_again(
+    several: tuple[httpx2.Client, list[FakeWorker]],
+) -> None:
+    client, _ = several
+
+    def create(partitions: int) -> tuple[int, str]:
+        body = {"name": "c", "partitions": partitions}
+        answer = post(client, "/v1/collections", body, Idempotency_Key="k", Prefer=LONG)
+        return answer.status_code, answer.json().get("code", "")
+
+    assert [create(3), create(3)] == [(201, ""), (201, "")]
+    assert create(2) == (422, "idempotency_conflict")
+    assert deleted(client, "c") == (200, "")
+    assert create(3) == (404, "collection_unknown")
+    assert len(client.get("/v1/collections").json()["collections"]) == 1
+
+
+def test_a_refused_webhook_leaves_a_collection_of_partitions_as_it_is(
+    own_server: ValkeyServer, start_gateway: Callable[..., Gateway]
+) -> None:
+    with _at_work(own_server.url):
+        client = start_gateway(own_server.url).client
+        hook = {"Verso-Webhook": "wh_" + "0" * 32}
+        body = {"name": "c", "partitions": 2}
+        for _ in range(2):
+            answers = [
+                client.post("/v1/collections", json=body, headers=hook),
+                client.patch("/v1/collections/c", json={"retention_days": 1}, headers=hook),
+                client.delete("/v1/collections/c", headers=hook),
+            ]
+            codes = {answer.json()["code"] for answer in answers}
+            assert codes <= {"partitioned_unsupported", "collection_unknown"}
+            assert made(client, "c", 2) == (201, "")
+        assert ingested(client, "c") == (200, "")
+
+
+def test_a_read_only_ledger_refuses_to_delete_a_collection_of_partitions(
+    own_server: ValkeyServer, start_gateway: Callable[..., Gateway]
+) -> None:
+    with _at_work(own_server.url) as worker:
+        client = start_gateway(own_server.url).client
+        assert made(client, "c", 2) == (201, "")
+        epoch = worker.ledger.epoch
+        epoch.make_read_only(epoch.current())
+        assert deleted(client, "c") == (503, "ledger_behind")

@@ -153,6 +153,43 @@ def test_collections_are_made_listed_described_and_deleted(client: httpx2.Client
     assert (gone.status_code, gone.json()["code"]) == (404, "collection_unknown")
 
 
+def test_a_change_or_delete_of_a_collection_that_is_sent_again_is_done_once(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    """Its answer is the first one's, whatever was made of the collection's name since."""
+
+    def kept() -> float | None:
+        return worker.ledger.documents.collections()["c"].retention_days
+
+    def change(key: str, days: int) -> httpx2.Response:
+        body = {"retention_days": days}
+        return client.patch("/v1/collections/c", json=body, headers={"Idempotency-Key": key})
+
+    def delete(key: str) -> httpx2.Response:
+        return client.delete("/v1/collections/c", headers={"Idempotency-Key": key})
+
+    assert delete("zero").json()["code"] == "collection_unknown"
+    client.post("/v1/collections", json={"name": "c"}).raise_for_status()
+    first = change("one", 1)
+    assert (first.status_code, first.json()["retention_days"]) == (200, 1)
+    assert change("two", 2).json()["retention_days"] == 2
+    again = change("one", 1)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert kept() == 2
+    other = change("one", 3)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
+    assert change("x" * 256, 3).json()["code"] == "request_invalid"
+    for _ in range(2):
+        gone = delete("three")
+        assert (gone.status_code, gone.json()) == (200, {"name": "c"})
+    assert delete("two").json()["code"] == "idempotency_conflict"
+    client.post("/v1/collections", json={"name": "c"}).raise_for_status()
+    assert (delete("three").json(), change("two", 2).status_code) == ({"name": "c"}, 200)
+    assert kept() is None
+    assert delete("zero").json() == {"name": "c"}  # nothing was accepted under it
+
+
 def test_the_documents_of_a_collection_are_listed(client: httpx2.Client) -> None:
     assert client.get("/v1/collections/default/documents").json() == {
         "documents": [],

@@ -432,7 +432,8 @@ def test_what_is_noted_of_a_collection_of_partitions_is_listed_until_it_is_forgo
             await asyncio.sleep(0.1)
         await ledgers.collections()
         assert ledgers.partitioned == {"c": live}
-        await placements.forget("c")
+        assert not await placements.step("c", state, None)
+        assert await placements.step("c", live, None)
         await ledgers.collections()
         assert ledgers.partitioned == {}
         await ledgers.close()

@@ -20,6 +20,7 @@ from verso_client.cli import render
 from verso_client.operations.lines import SourceLines
 from verso_core.errors import (
     AttemptsExhausted,
+    CollectionUnknown,
     DocumentUnknown,
     EngineUnavailable,
     HeadUnknown,
@@ -106,6 +107,23 @@ def test_heads_and_deletes_of_a_busy_platform_are_told_by_their_jobs() -> None:
         verso.delete("a")
     with client(late({"id": "a", "deleted": True})) as verso:
         verso.delete("a")
+
+
+def test_a_delete_of_a_collection_is_sent_again_under_one_key() -> None:
+    keys: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            raise httpx2.ReadError("the answer was lost", request=request)
+        return httpx2.Response(200, json={"name": "c"})
+
+    with client(answer) as verso:
+        verso.delete_collection("c")
+    assert keys[0] == keys[1]
+    error = {"code": "collection_unknown", "detail": "it is gone", "retryable": False}
+    with client(late({"error": error})) as verso, pytest.raises(CollectionUnknown):
+        verso.delete_collection("c")
 
 
 def test_an_ingest_reports_each_document_and_counts_what_was_stored() -> None:

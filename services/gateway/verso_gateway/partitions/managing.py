@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -29,15 +30,18 @@ from verso_core.jobs.collections import (
     Partitioned,
     Stage,
     TimePart,
+    number_of_partition,
     partition_name,
 )
 from verso_core.jobs.statistics import CodecShare, Kept, LineStatistics, Statistics
 from verso_gateway import responses
-from verso_gateway.access import caller_of, collection_of
+from verso_gateway.access import caller_of, collection_of, seen_by
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.partitions import scatter
 from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
+from verso_ledger.ledgers.submission import job_of_key
+from verso_ledger.models import Seen
 
 _SUMS = (
     *("documents", "chunks", "verified", "unreadable", "points", "bytes_text", "bytes_vectors"),
@@ -55,18 +59,15 @@ async def create(
 
     Raises:
         CollectionExists: there is one of this name with other settings, or one is being deleted.
+        CollectionUnknown: it was deleted meanwhile.
         KindUnsupported: it was to keep log lines.
         NotReady: not all partitions were made in time; the request may be repeated.
     """
     name, context = checked.name, context_of(request)
     _check_kind(checked)
+    scatter.check_no_webhook(request)
     if name == DEFAULT:
         raise CollectionExists(f"the workers make {name!r}, without partitions")
-    state = await _claimed(request, checked, owner)
-    names = [partition_name(name, number) for number in state.every_number]
-    if state.rollover is not None:
-        names = [partition_name(name, state.writing)]
-    await context.ledgers.place_apart(names)
     kept = checked.model_fields_set - {"partitions", "rollover"}
     given = {one: getattr(checked, one) for one in kept}
 
@@ -74,15 +75,57 @@ async def create(
         params = CollectionParams(**{**given, "name": own}, owner=owner)
         return responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
 
+    await _check_not_deleted(request, await responses.repeatable(request, job(name)))
+    state = await _claimed(request, checked, owner)
+    await context.job_service.note(await responses.repeatable(request, job(name)))
+    names = [partition_name(name, number) for number in state.every_number]
+    if state.rollover is not None:
+        names = [partition_name(name, state.writing)]
+    await context.ledgers.place_apart(names)
     ended = await scatter.each(request, names, job)
     if state.stage is Stage.MAKING:
-        live = state.model_copy(update={"stage": Stage.LIVE})
-        if state.rollover is not None:
-            live = live.changed(0, stage=Stage.LIVE, since=time.time())
-        await context.ledgers.home.placements.step(name, state, live)
+        state = await _served(request, name, state)
         context.collections.forget(name)
-        state = live
     return _named(responses.sole(ended[0]), name, state)
+
+
+async def _check_not_deleted(request: Request, job: NewJob) -> None:
+    """Check that a request which is sent again does not make again what was deleted since.
+
+    Raises:
+        CollectionUnknown: it would.
+        IdempotencyConflict: its key belongs to another request.
+    """
+    ledgers, name = context_of(request).ledgers, job.collection or ""
+    if await job_of_key(ledgers.home, job) is not None:
+        await ledgers.collections()
+        if name not in ledgers.partitioned:
+            raise CollectionUnknown(f"{name!r} was made by this request, and is deleted")
+
+
+async def _served(request: Request, name: str, state: Partitioned) -> Partitioned:
+    """Let a collection be served whose partitions are made; return its state.
+
+    Raises:
+        CollectionUnknown: it was deleted meanwhile. What was made since then is deleted as well.
+    """
+    ledgers = context_of(request).ledgers
+    live = state.model_copy(update={"stage": Stage.LIVE})
+    if state.rollover is not None:
+        live = live.changed(0, stage=Stage.LIVE, since=time.time())
+    placements = ledgers.home.placements
+    if await placements.step(name, state, live):
+        return live
+    await ledgers.collections()
+    now = ledgers.partitioned.get(name)
+    if now is None:
+        left = state.model_copy(update={"stage": Stage.DELETING})
+        now = left if await placements.note(name, left, new=True) else None
+    if now is not None and now.stage is not Stage.DELETING:
+        return now  # the same request was sent twice
+    if now is not None:
+        await _delete_noted(request, name, now)
+    raise CollectionUnknown(f"{name!r} was deleted while it was made")
 
 
 def _check_kind(checked: CollectionRequest) -> None:
@@ -137,39 +180,87 @@ def check_noted(found: Partitioned | None, name: str) -> None:
 
 
 async def change(
-    request: Request, collection: Collection, params: CollectionChangeParams
+    request: Request, collection: Collection, params: CollectionChangeParams, *, job: NewJob
 ) -> CollectionInfo:
     """Change the settings of all partitions, and of those that are made meanwhile.
 
+    Args:
+        request: the request.
+        collection: the one of several partitions.
+        params: what changes.
+        job: of the request, with its idempotency key.
+
     Raises:
-        CollectionBusy: one is being made, and that did not end in time.
+        CollectionBusy: a partition is being made, and that did not end in time.
+        CollectionUnknown: the collection has been deleted meanwhile.
     """
-
-    def job(name: str) -> NewJob:
-        own = params.model_copy(update={"name": name})
-        return responses.job_of_one(request, Kind.COLLECTION_CHANGE, own, NoItem())
-
+    scatter.check_no_webhook(request)
     known, name = context_of(request).collections, collection.name
-    changed: dict[str, CollectionInfo] = {}
+    done: set[str] = set()
+    infos: list[CollectionInfo] = []
     until = time.monotonic() + _MAKING_S
-    while True:
-        names = [one for one in scatter.names_of(collection) if one not in changed]
-        ended = await scatter.each(request, names, job)
-        changed |= dict(zip(names, map(responses.sole, ended), strict=True))
+    while (state := collection.parted) is not None:
+        making = any(one.stage is Stage.MAKING for one in state.parts)
+        names = [one for one in scatter.names_of(collection) if one not in done]
+        if making and time.monotonic() > until:
+            raise CollectionBusy("a partition is being made; repeat the change")
+        if not (making or names):
+            return _named(newest(infos), name, state)
+        if making:
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            ended = await responses.finish(request, _of_partitions(request, job, names, params))
+            infos += responses.all_items(ended)
+            done.update(names)
+            job = replace(job, idempotency=None)  # later ones are no part of what the key finds
         known.forget(name)
         collection = await collection_of(request, name, partitioned=True)
-        state = collection.parted
-        assert state is not None
-        making = any(one.stage is Stage.MAKING for one in state.parts)
-        if not making and changed.keys() >= {*scatter.names_of(collection)}:
-            return _named(changed[scatter.names_of(collection)[-1]], name, state)
-        if time.monotonic() > until:
-            raise CollectionBusy("a partition is being made; repeat the change")
-        await asyncio.sleep(_AGAIN_S)
+    raise CollectionUnknown(f"no collection {name!a} that was there when this was asked")
 
 
-async def delete(request: Request, name: str) -> CollectionDeleted | None:
+def _of_partitions(
+    request: Request, job: NewJob, names: Sequence[str], params: CollectionChangeParams
+) -> NewJob:
+    """Return a request's job with the change of each of some partitions as its work."""
+    parts = {}
+    for own in names:
+        of_it = params.model_copy(update={"name": own})
+        parts[own] = responses.job_of_one(request, job.kind, of_it, NoItem()).slices
+    slices = [spec for own in parts.values() for spec in own]
+    return replace(job, slices=slices, parts=parts, seen=seen_by(request))
+
+
+def newest(infos: Sequence[CollectionInfo]) -> CollectionInfo:
+    """Return that partition of some which was made last."""
+    return max(infos, key=lambda one: number_of_partition(one.name))
+
+
+async def changed_before(request: Request, job: NewJob) -> CollectionInfo:
+    """Return what a request that is sent again was answered when it changed all partitions.
+
+    Raises:
+        NotReady: they have not all changed yet.
+    """
+    infos = responses.all_items(await responses.finish(request, job))
+    name, found = job.collection or "", newest(infos)
+    if (state := context_of(request).ledgers.partitioned.get(name)) is not None:
+        found = _named(found, name, state)
+    return found.model_copy(update={"name": name, "partitions": len(infos)})
+
+
+async def delete(
+    request: Request, name: str, *, job: NewJob, repeated: bool
+) -> CollectionDeleted | None:
     """Delete a collection with all its partitions; None if the name is not of such a one.
+
+    The idempotency key is noted once the collection is not served any more. So a key that is known
+    never deletes another collection of the name; what it has left is deleted.
+
+    Args:
+        request: the request.
+        name: of the collection.
+        job: of the request, with its idempotency key.
+        repeated: whether the key is known. None is returned as well where nothing is left then.
 
     Raises:
         CollectionUnknown: it is not for the caller to see.
@@ -178,33 +269,63 @@ async def delete(request: Request, name: str) -> CollectionDeleted | None:
     context = context_of(request)
     await context.collections.list()
     state = context.ledgers.partitioned.get(name)
-    if state is None:
+    if state is None or (repeated and state.stage is not Stage.DELETING):
         return None
+    scatter.check_no_webhook(request)
     if not caller_of(request).sees(name, owner=state.owner):
         raise CollectionUnknown(f"no collection {name!a}")
     placements = context.ledgers.home.placements
     while state.stage is not Stage.DELETING:
         deleting = state.model_copy(update={"stage": Stage.DELETING})
         if await placements.step(name, state, deleting):
+            state = deleting
             break
         await context.ledgers.collections()  # the keeper has changed it
-        state = context.ledgers.partitioned.get(name, deleting)
+        now = context.ledgers.partitioned.get(name)
+        if now is None:  # another request has just deleted it
+            return CollectionDeleted(name=name)
+        state = now
     context.collections.forget(name)
+    if not repeated:
+        await context.job_service.note(job)
+    await _delete_noted(request, name, state)
+    await context.collections.list()
+    return CollectionDeleted(name=name)
+
+
+async def _delete_noted(request: Request, name: str, state: Partitioned) -> None:
+    """Delete what there is of a collection that is noted as being deleted, then the note."""
     await _made(request, name, state)
-    held = await context.ledgers.collections()
+    await _delete_held(request, name, state)
+    await context_of(request).ledgers.home.placements.step(name, state, None)
+
+
+async def _delete_held(request: Request, name: str, state: Partitioned) -> None:
+    """Delete the partitions that there are of a collection which is being deleted.
+
+    Another request may do the same, and a collection of the name be made behind it: its partitions
+    stay, as those that are deleted were seen while the collection stood as it does.
+    """
+    ledgers = context_of(request).ledgers
     names = [partition_name(name, number) for number in state.every_number]
+    held = await ledgers.collections()
     for one in names:
         if one not in held:  # deleted before, unless its ledger is away
-            await context.ledgers.check_answers(one)
+            await ledgers.check_answers(one)
+    if not await ledgers.home.placements.step(name, state, state):
+        return
 
     def job(own: str) -> NewJob:
         params = CollectionName(name=own)
-        return responses.job_of_one(request, Kind.COLLECTION_DELETE, params, NoItem())
+        found = responses.job_of_one(request, Kind.COLLECTION_DELETE, params, NoItem())
+        return replace(found, seen={own: Seen.of(held[own])})
 
-    await scatter.each(request, [one for one in names if one in held], job)
-    await placements.forget(name)
-    await context.collections.list()
-    return CollectionDeleted(name=name)
+    try:
+        await scatter.each(request, [one for one in names if one in held], job)
+    except CollectionUnknown:
+        left = await ledgers.collections()
+        if any(one in left and left[one].made == held[one].made for one in names if one in held):
+            raise
 
 
 async def _made(request: Request, name: str, state: Partitioned) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -20,16 +21,16 @@ from verso_core.jobs.collections import (
 )
 from verso_core.jobs.documents import MAX_LISTED, DocumentPage, ListParams, Order
 from verso_core.jobs.fitting import FitItem, FitParams, Fitted
-from verso_core.jobs.models import OpenModel
 from verso_core.jobs.statistics import Statistics
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import caller_of, collection_of, guarded, read_of
+from verso_gateway.access import caller_of, collection_of, guarded, read_of, seen_by
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.partitions import documents as partitioned
 from verso_gateway.partitions import managing
 from verso_gateway.routes.matching import list_job
+from verso_ledger.names import group_of
 
 router = guarded("collections")
 
@@ -84,7 +85,13 @@ async def describe(request: Request, name: str) -> Response:
     found = await collection_of(request, name, partitioned=True, partition=True)
     if found.parted is not None:
         return responses.json_response(await managing.stats(request, found))
-    return await _about(request, Kind.STATS, name)
+
+    def body(ended: Ended) -> Statistics:
+        stats: Statistics = responses.sole(ended)
+        return stats.model_copy(update={"name": name})
+
+    job = responses.job_of_one(request, Kind.STATS, CollectionName(name=name), NoItem())
+    return await responses.respond(request, job, body=body)
 
 
 @router.patch(
@@ -99,18 +106,25 @@ async def change(request: Request, name: str) -> Response:
 
     Another ``codec_policy`` holds for what is written from then on.
     """
-    found = await collection_of(request, name, partitioned=True)
-    known = context_of(request).collections
     checked = await reading.read(request, CollectionChange)
     given = {field: getattr(checked, field) for field in checked.model_fields_set}
     params = CollectionChangeParams(name=name, **given)
-    if found.parted is not None:
-        changed = await managing.change(request, found, params)
-        known.forget(name)
-        return responses.json_response(changed)
     job = responses.job_of_one(request, Kind.COLLECTION_CHANGE, params, NoItem())
+    job = await responses.repeatable(request, job)
+    context = context_of(request)
+    # A request that is sent again is answered by its job, whatever became of the collection.
+    before = await context.job_service.find(job)
+    if before is not None and group_of(before.job_id):
+        changed = await managing.changed_before(request, job)
+        return responses.json_response(changed, headers={"Idempotency-Replayed": "true"})
+    if before is None:
+        found = await collection_of(request, name, partitioned=True)
+        if found.parted is not None:
+            changed = await managing.change(request, found, params, job=job)
+            return responses.json_response(changed)
+        job = replace(job, seen=seen_by(request))
     answer = await responses.respond(request, job, body=responses.sole)
-    known.forget(name)
+    context.collections.forget(name)
     return answer
 
 
@@ -187,13 +201,23 @@ async def documents(
 )
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""
-    known = context_of(request).collections
-    deleted = await managing.delete(request, name)
+    context = context_of(request)
+    job = responses.job_of_one(request, Kind.COLLECTION_DELETE, CollectionName(name=name), NoItem())
+    job = await responses.repeatable(request, job)
+    repeated = await context.job_service.find(job) is not None
+    deleted = await managing.delete(request, name, job=job, repeated=repeated)
     if deleted is not None:
         return responses.json_response(deleted)
-    await collection_of(request, name)
-    answer = await _about(request, Kind.COLLECTION_DELETE, name)
-    known.forget(name)
+    if not repeated:
+        await collection_of(request, name)
+        job = replace(job, seen=seen_by(request))
+
+    def body(ended: Ended) -> CollectionDeleted:
+        responses.all_items(ended)
+        return CollectionDeleted(name=name)
+
+    answer = await responses.respond(request, job, body=body)
+    context.collections.forget(name)
     return answer
 
 
@@ -219,12 +243,3 @@ async def _owner(request: Request, checked: CollectionRequest) -> str | None:
     if not caller.sees(name, owner=owner):
         raise CollectionExists(f"another caller's collection is named {name!r}")
     return owner
-
-
-async def _about(request: Request, kind: Kind, name: str) -> Response:
-    def body(ended: Ended) -> OpenModel:
-        found: OpenModel = responses.sole(ended)
-        return found.model_copy(update={"name": name})
-
-    job = responses.job_of_one(request, kind, CollectionName(name=name), NoItem())
-    return await responses.respond(request, job, body=body)

@@ -85,7 +85,7 @@ async def update(request: Request, document: str, collection: Collection = "defa
 
     job = await job_of(UpdateItem(name, {}, None, written=_NEVER))
     # A request that is sent again is answered by its job, whatever became of the document.
-    if not await context_of(request).job_service.is_known(job):
+    if await context_of(request).job_service.find(job) is None:
         stored = await _stored(request, name, where)
         job = await job_of(_changed(stored, checked, value.get("metadata")))
     return await responses.respond(request, job, body=responses.sole)
