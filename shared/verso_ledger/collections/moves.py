@@ -132,7 +132,10 @@ class Moves:
             with_: for how long in ms, or to which ledger.
             count: counters of the ledger, and by how much they grow with it.
         """
-        return bool(self._run("move_step", step_args(seen, new, what, with_=with_, count=count)))
+        with translated():
+            row = cast("bytes | None", self._redis.hget(key("moves"), seen.collection))
+        args = step_args(seen, new, what, row=row, with_=with_, count=count)
+        return bool(self._run("move_step", args))
 
     def has(self, move: Move) -> bool:
         """Whether the ledger still has the collection that is to move."""
@@ -339,7 +342,10 @@ class AsyncMoves:
         """Cancel a move, if it still stands as seen; the keeper removes what was copied."""
         after = move.model_copy(update={"stage": MoveStage.CANCELLED, "reason": None, "due": 0.0})
         count = fence_ended(move, time.time(), "opened")
-        return bool(await self._run("move_step", step_args(move, after, "open", count=count)))
+        with translated():
+            row = await cast("Any", self._redis.hget(key("moves"), move.collection))
+        args = step_args(move, after, "open", row=row, count=count)
+        return bool(await self._run("move_step", args))
 
     async def reopen(self, name: str) -> None:
         """Let a name be made here again whose collection has moved away, and is nowhere now."""
@@ -387,15 +393,19 @@ def step_args(
     new: Move | None,
     what: str,
     *,
+    row: bytes | None,
     with_: str | int = "",
     count: Mapping[str, int] | None = None,
 ) -> list[scalars.Arg]:
-    """Return the arguments of ``move_step.lua``."""
+    """Return the arguments of ``move_step.lua``.
+
+    ``row``: the state as it is stored. An earlier release writes fewer fields.
+    """
     after = "" if new is None else new.model_dump_json()
-    counters = [part for row in (count or {}).items() for part in row]
-    return [
-        seen.collection, seen.model_dump_json(), after, seen.own, seen.uid, what, with_, *counters,
-    ]  # fmt: skip
+    same = row is not None and Move.model_validate_json(row) == seen
+    stored = row if row is not None and same else seen.model_dump_json()
+    counters = [part for pair in (count or {}).items() for part in pair]
+    return [seen.collection, stored, after, seen.own, seen.uid, what, with_, *counters]
 
 
 def fence_ended(move: Move, now: float, how: str) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +32,7 @@ from verso_core.jobs import CollectionKind, Kind, Queue, TextPolicy
 from verso_core.jobs.moves import Move, MoveReason, MoveStage
 from verso_core.record import Entry
 from verso_keeper.retention import Retention
-from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
+from verso_ledger import AsyncLedger, Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.codec.scalars import Arg
 from verso_ledger.collections import copying
 from verso_ledger.collections.copying import CollectionCopy
@@ -41,6 +43,7 @@ from verso_ledger.keys import key
 from verso_ledger.ledgers.index import LedgerIndex
 from verso_ledger.models import IdentityKnown, Moved
 
+NOT_BEFORE = ("objects", "object_job")
 KINDS = [CollectionKind.DOCUMENTS, CollectionKind.LOGS]
 
 
@@ -460,6 +463,43 @@ def test_a_collection_that_was_deleted_after_the_switch_does_not_come_back(
     here.now += 60.0
     run_to_end(here, "home", acts=0)
     assert not any(here.listed(one) for one in here.ledgers.values())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_move_goes_on_after_a_keeper_of_an_earlier_release(
+    world: Callable[..., World], *, cancelled: bool
+) -> None:
+    """The release before objects of cold storage were copied wrote a state without two fields."""
+    here = world()
+    here.act(60)
+    home = here.ledgers["home"]
+    redis = cast("Any", home.moves.scripts.client)
+    begin(here, "home", "b")
+    mover = here.mover("home")
+    stages: list[MoveStage] = []
+    while (move := home.moves.all()[NAME]).running:
+        assert len(stages) < 400, stages
+        stages.append(move.stage)
+        row = json.loads(redis.hget(key("moves"), NAME))
+        written = {name: value for name, value in row.items() if name not in NOT_BEFORE}
+        redis.hset(key("moves"), NAME, json.dumps(written, separators=(",", ":")))
+        if cancelled and len(stages) == 1:
+            asyncio.run(cancel(redis, move))
+            assert home.moves.all()[NAME].stage is MoveStage.CANCELLED
+        mover.step()
+        here.act(1)
+        here.now += 1.0
+    assert here.holder().name == ("home" if cancelled else "b")
+    assert cancelled or {*stages} >= {MoveStage.COPY, MoveStage.CLEAN}
+    here.check()
+
+
+async def cancel(redis: Any, move: Move) -> None:
+    """Cancel a move, as a gateway does."""
+    port = redis.connection_pool.connection_kwargs["port"]
+    ledger = AsyncLedger.from_url(f"redis://127.0.0.1:{port}/0")
+    assert await ledger.moves.cancel(move)
+    await ledger.close()
 
 
 def test_a_move_to_a_ledger_that_is_gone_is_cancelled(world: Callable[..., World]) -> None:
