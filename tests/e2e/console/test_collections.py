@@ -117,7 +117,9 @@ def test_how_long_documents_are_kept_is_changed(look: Look, stage: Platform) -> 
         [notes] = [one for one in client.collections() if one.name == "notes"]
         assert notes.retention_days == 30
     field.fill("")
-    page.get_by_role("button", name="Save").click()
+    # The toast of the first change may still be there, so the second one's answer is waited for.
+    with page.expect_response(lambda answer: answer.request.method == "PATCH"):
+        page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     with stage.client() as client:
         [notes] = [one for one in client.collections() if one.name == "notes"]

@@ -120,7 +120,9 @@ def test_how_long_lines_are_kept_is_changed(log_look: Look, logs: Platform) -> N
     field = page.get_by_label("Days kept")
     for days, kept in (("30", 30), ("", None)):
         field.fill(days)
-        page.get_by_role("button", name="Save").click()
+        # The toast of the change before may still be there, so the answer is waited for.
+        with page.expect_response(lambda answer: answer.request.method == "PATCH"):
+            page.get_by_role("button", name="Save").click()
         expect(page.get_by_text("The settings are changed.").last).to_be_visible()
         expect(page.get_by_role("button", name="Save")).to_be_disabled()
         with logs.client() as client:
