@@ -21,7 +21,7 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # positions are copied in pages; jobs of several ledgers as one; partitions by time; large jobs
     # that are sent again; numbers of many streams in one exchange; segments and counters of one
     # moment; reads of the collection that was seen
-    "shared/verso_ledger": 9_260,
+    "shared/verso_ledger": 9_300,
     # with two rules that blocks of lines are coded by, and times behind keys and levels
     "shared/verso_codecs": 9_450,
     # with answers of other servers, forked processes, addresses and keys that are none,

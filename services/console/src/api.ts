@@ -123,7 +123,7 @@ function headersOf(request: ApiRequest, options: Options): Headers {
   if (request.body !== undefined) headers.set("Content-Type", "application/json");
   if (request.data !== undefined) headers.set("Content-Type", request.data.type);
   headers.set("Prefer", preferred(request, options));
-  if (request.method === "POST") headers.set("Idempotency-Key", newKey());
+  if (request.method !== "GET") headers.set("Idempotency-Key", newKey());
   return headers;
 }
 

@@ -204,15 +204,24 @@ class JobService:
         found = await job_of_key(await self._ledgers.for_job(job), job)
         return found or await self._known(job)
 
+    async def is_noted(self, job: NewJob) -> bool:
+        """Whether the home ledger knows a job's idempotency key.
+
+        Raises:
+            IdempotencyConflict: the key belongs to another request.
+            LedgerUnavailable: the home ledger does not answer.
+        """
+        return await job_of_key(self._ledgers.home, job) is not None
+
     async def note(self, job: NewJob) -> None:
-        """Note the idempotency key of a request that several jobs do: a job without work has it.
+        """Note the idempotency key of a request that is not one job: a job without work has it.
 
         Raises:
             IdempotencyConflict: the key belongs to another request.
             LedgerUnavailable: the home ledger does not answer.
         """
         if job.idempotency is not None:
-            noted = replace(job, slices=(), collection=None, seen={})
+            noted = replace(job, slices=(), collection=None, seen={}, webhook=None)
             await self._submit(self._ledgers.home, noted, keep_s=None)
 
     async def _known(self, job: NewJob) -> Accepted | None:

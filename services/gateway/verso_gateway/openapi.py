@@ -55,15 +55,13 @@ _AWAITED = frozenset(
     }
 )
 """Operations whose job is always awaited: they never answer 202."""
-_NOT_REPEATABLE = frozenset({"migrate"})
-"""Operations that start a job and read no Idempotency-Key: doing them twice does no more."""
 _REPEATABLE = frozenset(
     {
         *("updateDocument", "deleteDocument", "changeCollection", "deleteCollection"),
-        "fitCollection",
+        *("fitCollection", "endMigration", "moveCollection", "endMove", "changeLedger"),
     }
 )
-"""Operations that read one, and are no POST with a body."""
+"""Operations that read an Idempotency-Key, and are no POST with a body that makes a job."""
 _BODIES: dict[str, type[BaseModel]] = {}
 _DESCRIBED: dict[str, type[BaseModel]] = {}
 """Models of 202 answers, of which FastAPI does not know."""
@@ -252,8 +250,8 @@ def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:
         for path, method, operation in operations(schema):
             _complete(operation, route=routes[operation["operationId"]], path=path)
             posted = method == "post" and "requestBody" in operation
-            if _is_job(operation) and (posted or operation["operationId"] in _REPEATABLE):
-                _add_idempotency(operation)
+            if (_is_job(operation) and posted) or operation["operationId"] in _REPEATABLE:
+                operation["parameters"].append(_IDEMPOTENCY)
             _add_examples(operation, examples.get(operation["operationId"], {}))
         app.openapi_schema = schema
     return app.openapi_schema
@@ -305,11 +303,6 @@ def _complete(operation: dict[str, Any], *, route: str, path: str) -> None:
 
 def _named(scope: Scope | None) -> str:
     return "an API key" if scope is None else f"an API key with the scope `{scope}`"
-
-
-def _add_idempotency(operation: dict[str, Any]) -> None:
-    if operation["operationId"] not in _NOT_REPEATABLE:
-        operation["parameters"].append(_IDEMPOTENCY)
 
 
 def _problem(

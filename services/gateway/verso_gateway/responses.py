@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -117,6 +117,22 @@ async def repeatable(request: Request, job: NewJob) -> NewJob:
     fingerprint, data = Fingerprint(request), await request.body()
     await reading.off_loop(len(data), partial(fingerprint.update, data))
     return replace(job, idempotency=(key, fingerprint.hex()))
+
+
+async def once(request: Request, act: Callable[[], Awaitable[None]]) -> None:
+    """Do what an operator asks for and no worker does, unless its idempotency key is known.
+
+    The key is noted afterwards: what was cut off before that is done again.
+
+    Raises:
+        IdempotencyConflict: the key belongs to another request.
+    """
+    service = context_of(request).job_service
+    noted = job_of(request, Kind.MIGRATE, [], queue=Queue.INTERACTIVE, collection=None)
+    noted = await repeatable(request, noted)
+    if not await service.is_noted(noted):
+        await act()
+        await service.note(noted)
 
 
 async def respond(

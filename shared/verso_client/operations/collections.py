@@ -79,7 +79,9 @@ def migration(name: str) -> Steps[MigrationState]:
 
 def end_migration(name: str) -> Steps[None]:
     """Remove the old side of a finished migration, or cancel an unfinished one."""
-    yield from answered_one(Call("DELETE", path_of("collections", name, "migrate")))
+    key = {"Idempotency-Key": new_key()}
+    call = Call("DELETE", path_of("collections", name, "migrate"), headers=key)
+    yield from answered_one(call)
 
 
 def move(name: str, ledger: str) -> Steps[MoveView]:
@@ -96,7 +98,8 @@ def move_state(name: str) -> Steps[MoveView]:
 
 def end_move(name: str) -> Steps[MoveView]:
     """Cancel a collection's move."""
-    reply = yield Call("DELETE", path_of("collections", name, "move"))
+    key = {"Idempotency-Key": new_key()}
+    reply = yield Call("DELETE", path_of("collections", name, "move"), headers=key)
     return MoveView.model_validate(reply.json())
 
 

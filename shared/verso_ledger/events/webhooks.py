@@ -28,14 +28,17 @@ IN_FLIGHT = 2
 IN_FLIGHT_OF_TENANT = 4
 """Attempts in flight of one tenant's webhooks."""
 OLD_SECRET_S = 24 * 3600
-"""How long the secret before the present one signs as well, seconds."""
+"""How long a secret before the present one signs as well, seconds."""
+_OLDER = 8
+"""Most secrets before the last two that sign as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
     """An address that receives the ends of jobs.
 
-    ``old_secret`` signs as well until ``old_until``; times are Unix seconds.
+    ``old_secret`` signs as well until ``old_until``, and so does each of ``older`` until its time:
+    a rotation may be sent again whose answer was lost. Times are Unix seconds.
     """
 
     id: str
@@ -44,15 +47,21 @@ class Webhook:
     created: float
     old_secret: str | None = None
     old_until: float = 0.0
+    older: tuple[tuple[str, float], ...] = ()
 
     def secrets(self, now: float) -> list[str]:
         """Return the secrets that are valid, the newest first."""
-        old = [self.old_secret] if self.old_secret and now < self.old_until else []
-        return [self.secret, *old]
+        return [self.secret, *(secret for secret, _ in self.before(now))]
+
+    def before(self, now: float) -> tuple[tuple[str, float], ...]:
+        """Return the secrets before the present one that sign as well, each with until when."""
+        old = ((self.old_secret, self.old_until),) if self.old_secret else ()
+        return tuple((secret, until) for secret, until in (*old, *self.older) if now < until)
 
     def dump(self) -> str:
-        """Write it as it is stored."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """Write it as it is stored, without a field of no use that earlier releases cannot read."""
+        row = asdict(self)
+        return json.dumps(row if self.older else _without_older(row), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ class Webhooks:
         *,
         first: Callable[[Webhook], Awaitable[None]] | None = None,
     ) -> Webhook:
-        """Replace a webhook's secret; the old one signs as well for a day.
+        """Replace a webhook's secret; those before sign as well for a day.
 
         Args:
             tenant: whose it is.
@@ -161,8 +170,14 @@ class Webhooks:
         while True:
             stored = await self._stored(tenant, hook_id)
             old = _webhook(stored)
-            until = time.time() + OLD_SECRET_S
-            new = replace(old, secret=new_secret(), old_secret=old.secret, old_until=until)
+            now = time.time()
+            new = replace(
+                old,
+                secret=new_secret(),
+                old_secret=old.secret,
+                old_until=now + OLD_SECRET_S,
+                older=old.before(now)[:_OLDER],
+            )
             if first is not None:
                 await first(new)
             if await self._put(tenant, new, expected=stored):
@@ -215,7 +230,13 @@ class Webhooks:
 
 
 def _webhook(row: bytes) -> Webhook:
-    return Webhook(**json.loads(row))
+    found = json.loads(row)
+    older = ((secret, until) for secret, until in found.pop("older", ()))
+    return Webhook(**found, older=tuple(older))
+
+
+def _without_older(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "older"}
 
 
 def _message(row: Sequence[Any]) -> Message:

@@ -159,7 +159,7 @@ class FakeWorker:
                 return self._managed(work)
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
-            case Kind.PROJECT | Kind.RECORDS:
+            case Kind.PROJECT | Kind.RECORDS | Kind.FEEDBACK | Kind.MIGRATE:
                 return self._shown(work, item)
             case _:
                 return self._asked(work, item, result)
@@ -228,7 +228,11 @@ class FakeWorker:
     def _shown(self, work: Slice, item: Item) -> dict[str, Any]:
         if work.kind is Kind.PROJECT:
             return {"records": 0, "explained": [0.0, 0.0], "ids": [], "x": [], "y": []}
+        if work.kind is Kind.MIGRATE:
+            return {"migration": None}
         document = item.header["id"]
+        if work.kind is Kind.FEEDBACK:
+            return _ABOUT | {"id": document, "label": "a", "right": True}
         if document not in self.documents:
             raise DocumentUnknown(f"no document {document!r}")
         about = {"id": document, "chunks": 1, "written": 1, "verified": True}

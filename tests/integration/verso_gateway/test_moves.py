@@ -288,3 +288,35 @@ def test_moves_that_cannot_be_are_refused(
         ended = client.get(path).json()
         assert (ended["stage"], ended["ended"] is not None) == ("cancelled", True)
         assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"
+
+
+def test_what_an_operator_asks_for_is_done_once_under_its_key(
+    servers: dict[str, ValkeyServer], start_gateway: START
+) -> None:
+    """A move whose answer was lost may have ended by then, or somebody have cancelled it."""
+    with gateways(servers, start_gateway, kind=CollectionKind.DOCUMENTS) as (world, both):
+        client, path = both[0].client, f"/v1/collections/{NAME}/move"
+
+        def asked(method: str, key: str, **body: object) -> tuple[int, str]:
+            headers = {"Idempotency-Key": key}
+            answer = client.request(method, path, json=body or None, headers=headers)
+            return answer.status_code, answer.json().get("stage") or answer.json()["code"]
+
+        assert asked("DELETE", "none") == (404, "not_found")
+        assert asked("POST", "one", ledger="b") == (200, "copy")
+        assert asked("POST", "one", ledger="home") == (422, "idempotency_conflict")
+        assert [asked("DELETE", "two") for _ in range(2)] == [(200, "cancelled")] * 2
+        world.mover("home").step()
+        assert asked("POST", "one", ledger="b") == (200, "cancelled")
+        assert asked("POST", "three", ledger="b") == (200, "copy")
+        assert asked("DELETE", "two") == (200, "copy")
+
+        def drain(key: str, *, draining: bool) -> bool:
+            headers, body = {"Idempotency-Key": key}, {"draining": draining}
+            answer = client.patch("/v1/ledgers/b", json=body, headers=headers)
+            [found] = [one for one in answer.json()["ledgers"] if one["name"] == "b"]
+            return bool(found["draining"])
+
+        assert drain("four", draining=True)
+        assert not drain("five", draining=False)
+        assert not drain("four", draining=True)

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, _at_work, post
 
-from verso_core.jobs import Queue
+from verso_core.jobs import Kind, Queue
 
 LONG, SOON = "wait=60", "wait=1"
 INTERACTIVE = Queue.INTERACTIVE
@@ -262,3 +262,18 @@ def test_a_read_only_ledger_refuses_to_delete_a_collection_of_partitions(
         epoch = worker.ledger.epoch
         epoch.make_read_only(epoch.current())
         assert deleted(client, "c") == (503, "ledger_behind")
+
+
+def test_labels_that_are_sent_again_are_given_once(
+    several: tuple[httpx2.Client, list[FakeWorker]],
+) -> None:
+    client, workers = several
+    assert made(client, "c", 3) == (201, "")
+    body = {"head": "h", "collection": "c", "ids": [f"d{n}" for n in range(9)], "labels": ["a"] * 9}
+    answers = [post(client, "/v1/feedback", body, Idempotency_Key="k").json() for _ in range(2)]
+    assert [one["id"] for one in answers[0]["results"]] == body["ids"]
+    assert answers[0]["results"] == answers[1]["results"]
+    seen = [one.kind for worker in workers for one in worker.seen]
+    assert seen.count(Kind.FEEDBACK) == 3
+    other = post(client, "/v1/feedback", body | {"labels": ["b"] * 9}, Idempotency_Key="k")
+    assert other.json()["code"] == "idempotency_conflict"

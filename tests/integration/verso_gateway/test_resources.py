@@ -6,6 +6,8 @@ import httpx2
 import pytest
 from tests.integration.verso_gateway.conftest import FakeWorker
 
+from verso_core.jobs import Kind
+
 WAIT = {"Prefer": "wait=60"}
 
 
@@ -188,6 +190,24 @@ def test_a_change_or_delete_of_a_collection_that_is_sent_again_is_done_once(
     assert (delete("three").json(), change("two", 2).status_code) == ({"name": "c"}, 200)
     assert kept() is None
     assert delete("zero").json() == {"name": "c"}  # nothing was accepted under it
+
+
+def test_a_step_of_a_migration_that_is_sent_again_is_done_once(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    """A second one would be refused, or end the migration that somebody has begun since."""
+    path = "/v1/collections/default/migrate"
+    for method, body in (("POST", {"artifact": "current"}), ("DELETE", None)):
+        answers = [
+            client.request(method, path, json=body, headers={"Idempotency-Key": method})
+            for _ in range(2)
+        ]
+        assert [one.json() for one in answers] == [
+            {"collection": "default", "stage": "cancelled"}
+        ] * 2
+        assert answers[1].headers["Idempotency-Replayed"] == "true"
+    steps = [one.params.get("step", "begin") for one in worker.seen if one.kind is Kind.MIGRATE]
+    assert steps == ["begin", "remove"]
 
 
 def test_the_documents_of_a_collection_are_listed(client: httpx2.Client) -> None:

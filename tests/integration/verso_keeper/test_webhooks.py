@@ -231,6 +231,25 @@ async def test_a_receiver_that_drips_is_cut_off(
     assert told(ledger, "failed") == 1
 
 
+async def test_a_secret_signs_for_a_day_though_its_rotation_is_sent_again(
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
+) -> None:
+    first = await front.webhooks.add("default", receiver.url)
+    lost = await front.webhooks.rotate("default", first.id)
+    new = await front.webhooks.rotate("default", first.id)
+    assert new == await front.webhooks.get("default", first.id)
+    assert new.secrets(time.time()) == [new.secret, lost.secret, first.secret]
+    assert new.secrets(lost.old_until) == [new.secret, lost.secret]
+    assert new.secrets(new.old_until) == [new.secret]
+    ended_job(ledger, first.id)
+    sender.step()
+    [(headers, _)] = receiver.seen
+    assert len(headers["webhook-signature"].split(" ")) == 3
+    for _ in range(20):
+        new = await front.webhooks.rotate("default", first.id)
+    assert len(new.secrets(time.time())) == 10
+
+
 async def test_a_new_secret_signs_beside_the_old_one(
     ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:

@@ -40,7 +40,6 @@ from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.partitions import scatter
 from verso_gateway.partitions.missing import left_out
 from verso_ledger import NewJob
-from verso_ledger.ledgers.submission import job_of_key
 from verso_ledger.models import Seen
 
 _SUMS = (
@@ -96,8 +95,8 @@ async def _check_not_deleted(request: Request, job: NewJob) -> None:
         CollectionUnknown: it would.
         IdempotencyConflict: its key belongs to another request.
     """
-    ledgers, name = context_of(request).ledgers, job.collection or ""
-    if await job_of_key(ledgers.home, job) is not None:
+    context, ledgers, name = context_of(request), context_of(request).ledgers, job.collection or ""
+    if await context.job_service.is_noted(job):
         await ledgers.collections()
         if name not in ledgers.partitioned:
             raise CollectionUnknown(f"{name!r} was made by this request, and is deleted")

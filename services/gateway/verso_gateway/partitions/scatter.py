@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -83,6 +84,17 @@ def check_no_webhook(request: Request) -> None:
         raise PartitionedUnsupported(
             "expected no Verso-Webhook where several partitions work: wait for the job"
         )
+
+
+def keyed(part: NewJob, whole: NewJob) -> NewJob:
+    """Return a partition's job with an idempotency key that follows from its request's.
+
+    Several partitions may be on one ledger, and no key of a caller has a line feed.
+    """
+    if whole.idempotency is None:
+        return part
+    key, digest = whole.idempotency
+    return replace(part, idempotency=(f"{key}\n{part.collection}", digest))
 
 
 async def each(request: Request, names: Sequence[str], job: ByName) -> list[Ended]:

@@ -13,7 +13,7 @@ from verso_core.jobs.heads.classify import ClassifyItem, ClassifyParams, Classif
 from verso_core.jobs.heads.feedback import FeedbackItem, FeedbackParams, FeedbackRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
-from verso_gateway.access import collection_of, guarded
+from verso_gateway.access import collection_of, guarded, seen_by
 from verso_gateway.bodies import reading
 from verso_gateway.partitions import scatter
 from verso_gateway.routes.embed import cut_texts, split_texts, text_items
@@ -96,10 +96,16 @@ async def _respond(
         slices, queue = cut_texts(kind, named, own, few=_INTERACTIVE_ITEMS)
         return responses.job_of(request, kind, slices, queue=queue, collection=name)
 
+    job = await responses.repeatable(request, job_of(params.collection, items))
+
+    def part_of(name: str, own: list[Item | Rejected]) -> NewJob:
+        part = job_of(name, own)
+        return part if kind.is_read else scatter.keyed(part, job)
+
     if params.collection is not None:
         found = await collection_of(request, params.collection, partitioned=True)
         if found.parted is not None:
-            ended = await scatter.by_document(request, found, items, job_of)
+            ended = await scatter.by_document(request, found, items, part_of)
             return responses.json_response(views.batch(ended))
-    job = await responses.repeatable(request, job_of(params.collection, items))
+        job = replace(job, seen=seen_by(request))
     return await responses.respond(request, job, body=views.batch)

@@ -74,4 +74,5 @@ async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> R
         return views.migration(found.migration)
 
     job = responses.job_of_one(request, Kind.MIGRATE, params, item)
+    job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=body)

@@ -88,7 +88,7 @@ function headersOf(request, options) {
     if (request.data !== undefined)
         headers.set("Content-Type", request.data.type);
     headers.set("Prefer", preferred(request, options));
-    if (request.method === "POST")
+    if (request.method !== "GET")
         headers.set("Idempotency-Key", newKey());
     return headers;
 }

@@ -50,9 +50,13 @@ async def change(request: Request, name: str) -> Response:
     request.state.target = name  # for the audit log
     if checked.move and not checked.draining:
         raise RequestInvalid("expected draining with move")
-    await context.ledgers.home.placements.drain(name, drained=checked.draining)
-    if checked.move:
-        await _move_all(context, name)
+
+    async def act() -> None:
+        await context.ledgers.home.placements.drain(name, drained=checked.draining)
+        if checked.move:
+            await _move_all(context, name)
+
+    await responses.once(request, act)
     return responses.json_response(await _described(context))
 
 

@@ -34,8 +34,12 @@ async def begin(request: Request, name: str) -> Response:
     if checked.ledger not in {one.name for one in context.ledgers.all}:
         raise NotFound(f"no ledger {checked.ledger!a}")
     request.state.target = name  # for the audit log
-    move = await start(context, name, checked.ledger, made=made_of(request, name))
-    return responses.json_response(views.move(move))
+
+    async def act() -> None:
+        await start(context, name, checked.ledger, made=made_of(request, name))
+
+    await responses.once(request, act)
+    return responses.json_response(views.move(await _newest(request, name)))
 
 
 @router.get(
@@ -58,17 +62,20 @@ async def describe(request: Request, name: str) -> Response:
 )
 async def end(request: Request, name: str) -> Response:
     """Cancel a move that has not switched ledgers yet; its copy is removed."""
-    context = context_of(request)
     await collection_of(request, name, partition=True)
-    move = await _newest(request, name)
-    if move.stage not in (MoveStage.COPY, MoveStage.FENCE):
-        raise MigrationRefused(f"{name!r} has moved, or its move was cancelled")
-    ledger = next(one for one in context.ledgers.all if one.name == move.source)
     request.state.target = name  # for the audit log
-    if not await ledger.moves.cancel(move):
-        raise MigrationRefused(f"the move of {name!r} has just gone on; ask again")
-    cancelled = move.model_copy(update={"stage": MoveStage.CANCELLED})
-    return responses.json_response(views.move(cancelled))
+
+    async def act() -> None:
+        move = await _newest(request, name)
+        if move.stage not in (MoveStage.COPY, MoveStage.FENCE):
+            raise MigrationRefused(f"{name!r} has moved, or its move was cancelled")
+        ledgers = context_of(request).ledgers
+        ledger = next(one for one in ledgers.all if one.name == move.source)
+        if not await ledger.moves.cancel(move):
+            raise MigrationRefused(f"the move of {name!r} has just gone on; ask again")
+
+    await responses.once(request, act)
+    return responses.json_response(views.move(await _newest(request, name)))
 
 
 async def start(context: Context, name: str, target: str, *, made: str = "") -> Move:
