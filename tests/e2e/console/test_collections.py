@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -138,6 +138,34 @@ def test_a_collection_is_deleted_only_once_its_name_is_typed(look: Look, stage: 
     confirm.click()
     expect(page.get_by_role("heading", name="Collections", level=1)).to_be_visible()
     expect(page.get_by_role("link", name="gone")).to_have_count(0)
+
+
+def test_a_delete_whose_answer_is_lost_is_sent_again_and_succeeds(
+    look: Look, stage: Platform
+) -> None:
+    with stage.client() as client:
+        client.create_collection("lost")
+    page = look.open("/console/collections/lost")
+    look.allow("ERR_FAILED")
+    keys: list[str] = []
+
+    def send(route: Route) -> None:
+        if route.request.method == "DELETE":
+            keys.append(route.request.headers["idempotency-key"])
+            answer = route.fetch()
+            assert answer.ok
+            if len(keys) == 1:
+                route.abort()
+                return
+        route.continue_()
+
+    page.route("**/v1/collections/lost", send)
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_label("Type lost to go on").fill("lost")
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_role("heading", name="Collections", level=1)).to_be_visible()
+    expect(page.get_by_role("link", name="lost")).to_have_count(0)
+    assert keys == [keys[0]] * 2
 
 
 def test_a_collection_that_is_not_there_is_said_to_be(look: Look) -> None:
