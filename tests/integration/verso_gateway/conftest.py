@@ -108,7 +108,11 @@ class FakeWorker:
                 if self.fail is not None:
                     self.ledger.leases.fail(lease, self.fail)
                     continue
-                result = self._result(work)
+                try:
+                    result = self._result(work)
+                except CollectionUnknown as error:  # a real one fails the slice, too
+                    self.ledger.leases.fail(lease, error)
+                    continue
                 errors = len(result.items) - result.ok
                 self.ledger.leases.commit(lease, result.pack(), ok=result.ok, errors=errors)
         return busy
@@ -122,7 +126,7 @@ class FakeWorker:
                 continue
             try:
                 result.items.append({"ok": True} | self._item(work, item, result))
-            except (CollectionUnknown, DocumentUnknown, HeadUnknown, RecordCorrupt) as error:
+            except (DocumentUnknown, HeadUnknown, RecordCorrupt) as error:
                 about = {"ok": False, "id": item.header.get("id"), "error": error_body(error)}
                 result.items.append(about)
         return result

@@ -217,6 +217,28 @@ def test_a_collection_that_is_deleted_while_it_is_made_leaves_nothing(
         assert worker.ledger.documents.collections().keys() <= {"default"}
 
 
+def test_of_two_collections_of_a_name_the_one_with_documents_is_served(
+    several: tuple[httpx2.Client, list[FakeWorker]],
+) -> None:
+    """Both were asked for while no worker was there to make them."""
+    client, workers = several
+    with ThreadPoolExecutor() as pool:
+        with paused(workers) as await_slices:
+            first = post(client, "/v1/collections", {"name": "c"}, Prefer="respond-async")
+            assert first.status_code == 202
+            parted = pool.submit(made, client, "c", 3)
+            await_slices(4)
+        assert parted.result() == (409, "collection_exists")
+    assert ingested(client, "c") == (200, "")
+    described = [
+        (one["name"], one.get("partitions"))
+        for one in client.get("/v1/collections").json()["collections"]
+    ]
+    assert described == [("c", None), ("default", None)]
+    held = [one for worker in workers for one in worker.ledger.documents.collections()]
+    assert sorted(one for one in held if one.startswith("c")) == ["c"]
+
+
 def test_what_was_made_under_a_key_and_deleted_is_not_made_again(
     several: tuple[httpx2.Client, list[FakeWorker]],
 ) -> None:

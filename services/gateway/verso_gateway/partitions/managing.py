@@ -19,6 +19,7 @@ from verso_core.errors import (
     CollectionExists,
     CollectionUnknown,
     KindUnsupported,
+    NotReady,
 )
 from verso_core.jobs import Collection, CollectionKind, CollectionRequest, Kind, NoItem
 from verso_core.jobs.collections import (
@@ -106,9 +107,15 @@ async def _served(request: Request, name: str, state: Partitioned) -> Partitione
     """Let a collection be served whose partitions are made; return its state.
 
     Raises:
+        CollectionExists: one without partitions was made meanwhile; the partitions are deleted.
         CollectionUnknown: it was deleted meanwhile. What was made since then is deleted as well.
     """
     ledgers = context_of(request).ledgers
+    deleting = state.model_copy(update={"stage": Stage.DELETING})
+    if name in await ledgers.collections():
+        if await ledgers.home.placements.step(name, state, deleting):
+            await _delete_noted(request, name, deleting)
+        raise CollectionExists(f"{name!r} exists without partitions")
     live = state.model_copy(update={"stage": Stage.LIVE})
     if state.rollover is not None:
         live = live.changed(0, stage=Stage.LIVE, since=time.time())
@@ -118,8 +125,7 @@ async def _served(request: Request, name: str, state: Partitioned) -> Partitione
     await ledgers.collections()
     now = ledgers.partitioned.get(name)
     if now is None:
-        left = state.model_copy(update={"stage": Stage.DELETING})
-        now = left if await placements.note(name, left, new=True) else None
+        now = deleting if await placements.note(name, deleting, new=True) else None
     if now is not None and now.stage is not Stage.DELETING:
         return now  # the same request was sent twice
     if now is not None:
@@ -321,10 +327,10 @@ async def _delete_held(request: Request, name: str, state: Partitioned) -> None:
 
     try:
         await scatter.each(request, [one for one in names if one in held], job)
-    except CollectionUnknown:
+    except CollectionUnknown:  # another request has deleted one
         left = await ledgers.collections()
         if any(one in left and left[one].made == held[one].made for one in names if one in held):
-            raise
+            raise NotReady("a partition is still being deleted; repeat the request") from None
 
 
 async def _made(request: Request, name: str, state: Partitioned) -> None:
