@@ -152,6 +152,9 @@ class Scrubber:
         found: Scrubbed = Result.unpack(Kind.SCRUB, data).only
         rest_s = _duration_s(record) * (1 / self._share - 1)
         collection, bucket, field = _cursor(state)
+        if not collection:  # the walk begins again since, and comes by here
+            again = Move(set=_ended(state), add={"repaired": found.repaired})
+            return self._ledger.scrub.move(state.turn, again)
         # The pass counts recent documents when it reads them; damage is recorded at once.
         counted = ("repaired", "damaged") if state.of_recent else SCRUB_COUNTS
         moved = self._ledger.scrub.move(

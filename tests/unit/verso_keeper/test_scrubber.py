@@ -277,6 +277,14 @@ def test_recent_documents_are_counted_by_their_own_walk_and_harm_by_the_pass() -
     assert ledger.moves[0].set["recent_bucket"] == 8
 
 
+def test_a_job_of_a_walk_that_begins_again_names_no_document() -> None:
+    """A worker that starts after a kill has the walk restart; the job's collection is forgotten."""
+    ledger = FakeLedger(replace(START, recent=Recent(5, "", 0), of_recent=True, job_id="j"))
+    ledger.record = _record(Status.SUCCEEDED)
+    _step(ledger)
+    assert ledger.moves == [Move(set={"job": None, "walk": None}, add={"repaired": 1})]
+
+
 def test_what_the_scrub_is_at_is_told_with_how_far_it_is() -> None:
     collections = {name: _collection(name) for name in "ab"}
     assert START.stage is ScrubStage.RUNNING
