@@ -241,7 +241,11 @@ class JobService:
         if job.kind in LED_AT_HOME and home.name not in self._ledgers.away:
             asked = [home, *asked]
         for ledger in asked:
-            found = await job_of_key(ledger, job)
+            try:
+                found = await job_of_key(ledger, job)
+            except LedgerUnavailable:
+                self._ledgers.failed(ledger)
+                raise
             if found is not None:
                 return found
         return None

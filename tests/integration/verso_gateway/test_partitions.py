@@ -150,6 +150,14 @@ def test_a_request_for_all_partitions_that_is_sent_again_is_done_once(
         assert client.get("/v1/collections/c").status_code == 200
         assert deleted(client, "c") == (200, "")
     assert asked("DELETE", "three").json() == {"name": "c"}
+    for kind, slices in (("collection_change", 4), ("collection_delete", 0)):
+        jobs = client.get("/v1/jobs", params={"kind": kind}).json()["jobs"]
+        views = [client.get(f"/v1/jobs/{one['id']}").json() for one in jobs]
+        assert {one["status"] for one in views} == {"succeeded"}
+        assert slices in {len(one["results"]) for one in views}
+        for one in jobs:
+            assert "event: end" in client.get(f"/v1/jobs/{one['id']}/events").text
+            assert client.get(f"/v1/jobs/{one['id']}/failures").json()["failures"] == []
 
 
 def test_a_delete_that_was_stopped_goes_on_under_its_key(
@@ -299,3 +307,32 @@ def test_labels_that_are_sent_again_are_given_once(
     assert seen.count(Kind.FEEDBACK) == 3
     other = post(client, "/v1/feedback", body | {"labels": ["b"] * 9}, Idempotency_Key="k")
     assert other.json()["code"] == "idempotency_conflict"
+
+
+def test_a_collection_of_another_ledger_is_changed_and_deleted_while_the_home_ledger_is_away(
+    valkey_server: Callable[..., ValkeyServer], start_gateway: Callable[..., Gateway]
+) -> None:
+    home, other = valkey_server(), valkey_server()
+    with _at_work(other.url):
+        client = start_gateway(home.url, ledgers=f"b={other.url}").client
+        client.patch("/v1/ledgers/home", json={"draining": True}).raise_for_status()
+        assert made(client, "c", 1) == (201, "")
+        assert client.get("/v1/collections/c").status_code == 200
+        home.kill()
+
+        def asked(method: str, body: dict[str, int] | None) -> httpx2.Response:
+            headers = {"Idempotency-Key": method}
+            return client.request(method, "/v1/collections/c", json=body, headers=headers)
+
+        answers = [asked("PATCH", {"retention_days": 1}) for _ in range(2)]
+        assert answers[0].json()["code"] == "ledger_unavailable"  # nobody has noticed it yet
+        assert answers[1].json()["retention_days"] == 1
+        assert asked("DELETE", None).json() == {"name": "c"}
+        assert asked("DELETE", None).json()["code"] == "ledger_unavailable"  # it says where c was
+        home.start()
+        until = time.monotonic() + 60
+        while not (again := asked("DELETE", None)).is_success:
+            assert again.json()["retryable"]
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert again.json() == {"name": "c"}

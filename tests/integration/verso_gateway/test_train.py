@@ -49,6 +49,19 @@ def test_without_a_trainer_nothing_is_accepted(client: httpx2.Client, worker: Fa
     assert worker.ledger.maintenance.depths()[Queue.TRAIN].queued == 0
 
 
+def test_a_training_that_is_sent_again_is_found_though_its_trainer_is_gone(
+    client: httpx2.Client, trainer: Ledger
+) -> None:
+    def ask() -> httpx2.Response:
+        return client.post("/v1/train", json=BODY, headers={"Idempotency-Key": "k"})
+
+    first = ask()
+    trainer.liveness.forget_trainer("t")
+    again = ask()
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json()["id"] == first.json()["id"]
+
+
 def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger) -> None:
     answer = client.post("/v1/train", json=BODY)
     assert answer.status_code == 202

@@ -69,10 +69,11 @@ async def train(
             )
         item = TrainItem(found.count, found.packed)
     request.state.target = checked.head  # for the audit log
-    await _trainer(request)
     params = checked.params(created)
     job = responses.job_of_one(request, Kind.TRAIN, params, item, queue=Queue.TRAIN)
     job = await responses.repeatable(request, job)
+    if await context_of(request).job_service.find(job) is None:
+        await _trainer(request)
     return await responses.respond(request, job, body=views.batch, wait_default_s=0.0)
 
 
