@@ -24,6 +24,7 @@ from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.logs.lines import time_ns
 from verso_core.jobs.logs.records import LineRecord, marked, write_line
 from verso_ledger.collections.logs import Logs
+from verso_worker.records.segments import BLOCK_LINES
 from verso_worker.rules.logs.query import page
 
 LONG = b"x " * 5000
@@ -89,6 +90,49 @@ def test_lines_that_have_every_value_of_a_question_come_first(logs: Stores) -> N
     assert block in found[0]["text"]
     assert "score" not in found[0]
     assert len({one["id"] for one in found}) == len(found) == 900
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_of_many_streams_some_lines_are_in_memory(
+    logs: Stores, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are listed, each once, whatever page they are in, and whatever of them pass."""
+    drawn, sent = random.Random(4), {}
+    monkeypatch.setattr(page, "_MOST_BLOCKS", 20)
+    monkeypatch.setattr(page, "_FEW_BLOCKS", 20)
+    for stream in range(12):
+        at, own = START + stream % 5, []
+        for n in range(drawn.randrange(200, 600)):
+            at += drawn.randrange(3)
+            own.append(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ} {stream} event {n}")
+        sent[stream] = own
+        ingest(logs, "".join(f"{row}\n" for row in own).encode(), verify=False, host=str(stream))
+    logs.do(Kind.DELETE, {"collection": NAME}, [Item({"id": "3:130"})])
+    del sent[3][130]
+    monkeypatch.setattr(page, "PAGE_BYTES", 60_000)
+    held = []
+    ready = page.Page._ready
+
+    def noted(self: page.Page) -> int | None:
+        found = ready(self)
+        held.append(sum(len(one.keys) for one in self._streams.values() if one.batch is not None))
+        return found
+
+    monkeypatch.setattr(page.Page, "_ready", noted)
+    every = [row for own in sent.values() for row in own]
+    for asked in {"limit": 0}, {"limit": 700}, {"limit": 0, "contains": "event 13"}:
+        wanted = [row for row in every if asked.get("contains", "") in row]
+        found = texts(rows(logs, order=order, **asked))
+        assert sorted(found) == sorted(wanted)
+        times = [row.split()[0] for row in found]
+        assert times == sorted(times, reverse=order == "newest")
+        by_stream: dict[int, list[str]] = {}
+        for row in found:
+            by_stream.setdefault(int(row.split()[1]), []).append(row)
+        step = -1 if order == "newest" else 1
+        for stream, own in by_stream.items():
+            assert own[::step] == [row for row in sent[stream] if row in set(wanted)]
+    assert max(held) <= BLOCK_LINES * len(sent)
 
 
 def test_lines_around_a_line_are_of_the_same_source(logs: Stores) -> None:

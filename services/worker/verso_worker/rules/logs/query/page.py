@@ -23,7 +23,7 @@ from verso_core.jobs import Collection
 from verso_core.jobs.logs.lines import PAGE_BYTES, LineOrder, LinesParams
 from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
-from verso_worker.records.segments import OPEN, RECORDS
+from verso_worker.records.segments import BLOCK_LINES, OPEN, RECORDS, SEGMENT_BLOCKS
 from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.logs.conditions import Condition, Spans
 from verso_worker.rules.logs.query.choice import Choice
@@ -43,11 +43,17 @@ _FEW_LINES = 10_000
 """For a page of at most so many lines no stream is read whose lines are behind all of them."""
 
 
+_MOST_BLOCKS, _FEW_BLOCKS = 2048, 256
+"""Blocks that are in memory, as many of each stream, one at least: what was read is kept until its
+lines come, and those of a later page are read again. The second is for pages of few lines."""
+
+
 @dataclass(slots=True, eq=False)
 class _Stream:
     """Where the list stands in one stream.
 
-    ``waiting``: segments to read. ``batch``: what was read of the stream and is not in a page yet,
+    ``waiting``: segments to read. ``blocks``: those of the first one that are left, if it was not
+    read as a whole. ``batch``: what was read of the stream and is not in a page yet,
     in the list's order, with ascending ``keys``. ``missed``: how often a segment was not there.
     """
 
@@ -58,6 +64,15 @@ class _Stream:
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     greatest: int = MISSING
     missed: int = 0
+    blocks: list[int] = field(default_factory=list)
+
+    def take(self, most: int) -> tuple[Segment, list[int]]:
+        """Return the segment that is read next, and which of its blocks; none: all of it."""
+        segment = self.waiting[0]
+        numbers, self.blocks = self.blocks[:most], self.blocks[most:]
+        if not self.blocks:
+            self.waiting.pop(0)
+        return segment, numbers
 
 
 @dataclass(slots=True, eq=False)
@@ -243,8 +258,12 @@ class Page:
     def _read(self, one: _Stream) -> bool:
         """Read a stream's next lines; return whether there are any."""
         while one.waiting:
+            blocks = _FEW_BLOCKS if 0 < self._limit <= _FEW_LINES else _MOST_BLOCKS
+            most = max(1, blocks // len(self._streams))
+            if not one.blocks and most < SEGMENT_BLOCKS:
+                one.blocks = self._blocks_of(one.waiting[0], one.place)
             try:
-                batch = self._batch(one.waiting.pop(0))
+                batch = self._batch(*one.take(most))
             except RecordCorrupt:
                 if not self._asked.skip_damaged:
                     raise
@@ -255,7 +274,7 @@ class Page:
                     raise RecordCorrupt("a segment is not where the ledger lists it")
                 self._log.refresh()
                 self._choose()
-                one.waiting = self._waiting(one.number, one.place)
+                one.waiting, one.blocks = self._waiting(one.number, one.place), []
                 continue
             one.missed = 0
             inside = batch.numbers < one.place if self._newest else batch.numbers >= one.place
@@ -274,14 +293,27 @@ class Page:
             return True
         return False
 
-    def _batch(self, segment: Segment) -> Batch | None:
+    def _blocks_of(self, segment: Segment, place: int) -> list[int]:
+        """Return the blocks of a segment from a place on, in the list's order; none of records."""
+        if segment.flags & RECORDS:
+            return []
+        if self._choice is not None:
+            numbers = self._blocks[segment]
+            return numbers[::-1] if self._newest else list(numbers)
+        numbers = list(range(-(-segment.lines // BLOCK_LINES)))
+        if self._newest:
+            return [n for n in numbers[::-1] if segment.first + n * BLOCK_LINES < place]
+        return [n for n in numbers if segment.first + (n + 1) * BLOCK_LINES > place]
+
+    def _batch(self, segment: Segment, numbers: Sequence[int]) -> Batch | None:
         skip = self._asked.skip_damaged
-        if self._choice is None:
+        if self._choice is None and not numbers:
             return self._reader.batch(
                 self._log, self._collection, segment, self._condition, skip_damaged=skip
             )
+        numbers = sorted(numbers) or self._blocks[segment]
         return _chosen(
-            self._reader, self._log, segment, self._condition, self._choice, self._blocks[segment],
+            self._reader, self._log, segment, self._condition, self._choice or Choice(), numbers,
             skip_damaged=skip,
         )  # fmt: skip
 
