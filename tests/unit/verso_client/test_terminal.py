@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from verso_client import Client
 from verso_client.cli import app as command_line
+from verso_client.cli import main
 from verso_client.cli.terminal import Exit
 from verso_core.texts import check_document_id
 
@@ -135,6 +136,15 @@ def test_an_id_that_no_document_can_have_keeps_no_other_from_its_end(
     result = CliRunner().invoke(command_line.app, [*NOWHERE, *asked])
     assert (result.exit_code, gone) == (Exit.PARTLY, ["b"])
     assert result.stderr.count("id_invalid: ") == 2
+
+
+def test_an_interrupt_before_the_command_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_plugins(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "add_plugins", add_plugins)
+    with pytest.raises(SystemExit, match="interrupted: "):
+        main()
 
 
 def test_what_a_terminal_has_no_character_for_is_shown_as_an_escape(url: str) -> None:
