@@ -120,6 +120,16 @@ def test_what_is_no_text_is_refused(document_store: VersoDocumentStore) -> None:
         document_store.write_documents([Document(meta={"a": 1})])
 
 
+def test_ids_that_no_document_can_have_and_keys_of_the_store_are_told(
+    document_store: VersoDocumentStore,
+) -> None:
+    document_store.write_documents([Document(id="a", content="a"), Document(id="b", content="b")])
+    document_store.delete_documents(["", "a#0", "x" * 257, "a"])
+    assert [one.id for one in document_store.filter_documents()] == ["b"]
+    with pytest.raises(ValueError, match="_dates"):
+        document_store.write_documents([Document(content="c", meta={"_dates": {}})])
+
+
 def test_a_saved_pipeline_retrieves_and_ranks(url: str, document_store: VersoDocumentStore) -> None:
     texts = ["The disk is full.", "The certificate expires in May.", "Rain is expected."]
     document_store.write_documents(

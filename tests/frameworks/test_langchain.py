@@ -112,6 +112,15 @@ def test_a_filter_chooses_and_delete_without_ids_deletes_all(
     assert store.similarity_search("text") == []
 
 
+def test_ids_that_no_document_can_have_are_not_there(client: Client, collection: str) -> None:
+    store = VersoVectorStore(collection, client=client)
+    store.add_texts(["a text", "another"], ids=["a", "b"])
+    assert store.similarity_search("text", k=0) == []
+    assert [one.id for one in store.get_by_ids(["", "a#0", "b"])] == ["b"]
+    assert store.delete(["", "a#0", "x" * 257, "a"])
+    assert [one.id for one in store.similarity_search("text")] == ["b"]
+
+
 KEYS = st.sampled_from(["a", "b", "id", "time"])
 VALUES = st.one_of(st.booleans(), st.integers(-3, 3), st.sampled_from(["", "x", "y"]), st.none())
 METADATA = st.dictionaries(KEYS, VALUES)

@@ -203,3 +203,13 @@ def test_a_store_is_pickled_with_its_key_and_saved_without_it(
         assert [node.get_content() for node in one.get_nodes()] == [TEXTS[0]]
     assert VersoVectorStore.from_dict(saved).api_key is None
     assert not caplog.records
+
+
+def test_ids_that_no_node_can_have_and_keys_of_the_store_are_told(store: VersoVectorStore) -> None:
+    store.add([TextNode(id_=f"n{n}", text=text) for n, text in enumerate(TEXTS)])
+    assert [one.node_id for one in store.get_nodes(["", "n0#0", "n1"])] == ["n1"]
+    store.delete_nodes(["", "n0#0", "x" * 257, "n0"])
+    assert {one.node_id for one in store.get_nodes()} == {"n1", "n2"}
+    assert store.query(VectorStoreQuery(query_str="disk", similarity_top_k=0)).ids == []
+    with pytest.raises(ValueError, match="_place"):
+        store.add([TextNode(text="a", metadata={"_place": "here"})])

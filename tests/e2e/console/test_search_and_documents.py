@@ -145,6 +145,11 @@ def test_long_words_and_other_directions_leave_the_page_as_it_is(
     fits = "() => document.documentElement.scrollWidth <= innerWidth"
     assert page.evaluate(fits)
     look.shot("long")
+    page.locator(".hit-title").click()
+    expect(page.locator("[data-exact]")).to_have_text(hebrew)
+    assert page.evaluate(fits)
+    look.shot("long-document")
+    page.go_back()
     ask(page, "x" * 10_000)
     expect(page).to_have_url(re.compile("xxx"))
     ask(page, "")

@@ -35,7 +35,13 @@ def naive(date: datetime) -> float:
 
 
 def with_shadow(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata with the numbers of its dates."""
+    """Return metadata with the numbers of its dates.
+
+    Raises:
+        ValueError: it has a key of this module's own.
+    """
+    if SHADOW in meta:
+        raise ValueError(f"expected metadata without the key {SHADOW!r}")
     shadow = _shadow(meta)
     return {**meta, SHADOW: shadow} if shadow else dict(meta)
 

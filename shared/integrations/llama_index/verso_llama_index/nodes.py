@@ -34,7 +34,13 @@ _HIDDEN = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
 
 
 def document_of(node: BaseNode) -> Document:
-    """Return a node as a document."""
+    """Return a node as a document.
+
+    Raises:
+        ValueError: its metadata has a key of this module's own.
+    """
+    if PLACE in node.metadata:
+        raise ValueError(f"expected metadata without the key {PLACE!r}")
     place: dict[str, Any] = {}
     for name, relation in _RELATIONS.items():
         related = node.relationships.get(relation)
