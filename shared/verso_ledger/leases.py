@@ -24,6 +24,8 @@ from verso_ledger.models import Commit, DocumentWrite, Finished, Lease
 from verso_ledger.scripts import Scripts
 
 LEASE_S = 10.0
+_LATER_MS = 1000
+"""After so long a slice that an earlier release does not know is due again, uncounted."""
 
 
 class Leases:
@@ -55,7 +57,17 @@ class Leases:
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
             slots, kept,
         ]  # fmt: skip
-        return [job_rows.lease(row) for row in self._scripts.run("claim", args)]
+        leases = map(self._known, self._scripts.run("claim", args))
+        return [lease for lease in leases if lease is not None]
+
+    def _known(self, row: Sequence[Any]) -> Lease | None:
+        """Read a row of ``claim.lua``; work of a kind of a later release waits for its workers."""
+        try:
+            return job_rows.lease(row)
+        except ValueError:
+            args: list[scalars.Arg] = [scalars.text(row[0]), int(row[3]), _LATER_MS]
+            self._scripts.run("retry", [*args, "not_ready", "it is of a later release", 0, 0])
+            return None
 
     def renew(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
         """Extend leases; return the ids of slices that are lost: cancelled, or taken over."""

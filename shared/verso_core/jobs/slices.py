@@ -20,7 +20,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, cast
 
 from verso_core import crc, frame
-from verso_core.errors import FrameInvalid
+from verso_core.errors import FrameInvalid, NotReady
 from verso_core.jobs import (
     cluster,
     collections,
@@ -229,10 +229,13 @@ def read_slice(payload: bytes) -> AnySlice:
     """Read what :func:`cut` wrote, in this version or an earlier one; a flipped bit is corrected.
 
     Raises:
-        FrameInvalid: the payload is not a slice, is damaged, or of a later version.
+        FrameInvalid: the payload is not a slice, or is damaged.
+        NotReady: it is of a later version, whose workers run beside this one.
     """
     header, blobs = _unpacked(payload)
     version = header.get("version", 0)
+    if isinstance(version, int) and version > VERSION:
+        raise NotReady(f"expected a slice of version <= {VERSION}, got {version}")
     if version not in range(VERSION + 1):
         raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
     try:

@@ -52,6 +52,22 @@ def raw(valkey_url: str) -> Iterator[redis.Redis]:
         yield client
 
 
+def test_work_of_a_later_release_waits_for_its_workers_beside_others(
+    hasty: Ledger, raw: redis.Redis, new_job: Jobs, pass_s: Time
+) -> None:
+    """However often a worker of this release comes by, it is no dead letter."""
+    theirs = hasty.jobs.accept(new_job(kind=Kind.INGEST)).job_id
+    raw.hset(key("slice", f"{theirs}.0"), "kind", "of a later release")
+    ours = hasty.jobs.accept(new_job(kind=Kind.INGEST)).job_id
+    for turn in range(12):
+        found = [lease.job_id for lease in hasty.leases.claim(Queue.BULK, owner="w", n=5)]
+        assert found == ([ours] if turn == 0 else [])
+        pass_s(1.1)
+    raw.hset(key("slice", f"{theirs}.0"), "kind", Kind.INGEST)
+    [lease] = hasty.leases.claim(Queue.BULK, owner="new", n=5)
+    assert lease.job_id == theirs
+
+
 def test_an_accepted_job_is_queued_claimed_and_succeeds(ledger: Ledger, new_job: Jobs) -> None:
     job_id = ledger.jobs.accept(new_job(slices=2, items=2)).job_id
     assert ledger.jobs.get(job_id).status is Status.QUEUED

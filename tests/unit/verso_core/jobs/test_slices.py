@@ -21,7 +21,7 @@ from tests import wire
 from tests.filters import filters
 
 from verso_core import crc, frame
-from verso_core.errors import FrameInvalid
+from verso_core.errors import FrameInvalid, NotReady
 from verso_core.jobs import (
     SLICE_COST,
     EmbedItem,
@@ -217,10 +217,13 @@ def test_only_the_version_and_a_crc_were_added_to_the_form_of_a_slice() -> None:
     assert read_slice(old.payload) == read_slice(new.payload)
 
 
-def test_a_slice_of_a_later_version_is_refused() -> None:
+def test_a_slice_of_a_later_version_waits_and_what_is_none_is_refused() -> None:
     header = {"version": VERSION + 1, "kind": "embed", "params": {}, "items": []}
-    with pytest.raises(FrameInvalid, match=r"version <= 1, got 2"):
+    with pytest.raises(NotReady, match=r"version <= 1, got 2"):
         read_slice(frame.pack(header))
+    for version in (-1, "2", None):
+        with pytest.raises(FrameInvalid, match=r"version <= 1, got"):
+            read_slice(frame.pack({**header, "version": version}))
     with pytest.raises(FrameInvalid, match="its CRC"):
         read_slice(frame.pack({**header, "version": VERSION, "check": "crc32"}, [bytes(4)]))
     with pytest.raises(FrameInvalid, match="its CRC"):
