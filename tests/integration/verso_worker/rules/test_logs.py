@@ -23,7 +23,8 @@ from verso_core.jobs.collections import CollectionParams
 from verso_core.segments import LogState
 from verso_ledger.collections.logs import Logs
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.grouping.templates import LIMITS, Miner
+from verso_worker.rules.grouping.templates import LIMITS, Limits, Miner
+from verso_worker.rules.logs import mining
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -293,6 +294,40 @@ def test_texts_in_a_frame_share_a_vector_and_are_found_by_their_words(logs: Stor
         json.loads(row)["id"] for row in own
     }
     assert json.loads(near.splitlines()[0])["id"] == "0:1200"
+
+
+def test_workers_that_take_texts_in_a_frame_in_by_turns_have_the_same_statements(
+    logs: Stores, model_store: ArtifactStore, vectors: EdgeVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mining, "LIMITS", Limits(20, 30))
+
+    def another() -> Stores:
+        pipeline = make_pipeline(model_store, vectors, logs.ledger, buckets=BUCKETS)
+        return Stores(logs.ledger, pipeline, vectors)
+
+    drawn = random.Random(3)
+    words = ["gate", "door", "wall", "roof", "lamp", "sink", "desk", "sofa", "shelf", "stair"]
+    workers, sent = [logs, another()], b""
+    for turn in range(6):
+        rows = [
+            f'{{"level":"{drawn.choice(["info", "error"])}",'
+            f'"msg":"{" ".join(drawn.choices(words, k=9))}"}}'
+            for _ in range(30)
+        ]
+        part = "".join(f"{row}\n" for row in rows).encode()
+        ingest(workers[turn % 2], part)
+        sent += part
+    found = [
+        [
+            search(one, question, mode="hybrid")
+            for question in (b"gate and sofa", sent.split(b"\n")[99])
+        ]
+        for one in (*workers, another())
+    ]
+    assert found[0] == found[1] == found[2]
+    assert [raw(one) for one in workers] == [sent, sent]
+    state = logs.ledger.logs.state(NAME)
+    assert state.statements <= 30 + 3
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest"])
