@@ -66,6 +66,8 @@ def test_a_collection_whose_points_are_lost_lacks_some(made: Made) -> None:
     [point] = made.vectors.page("default", UUID(int=0), limit=1)
     made.vectors.remove("default", [point[0]])
     assert made.pipeline.lacking() == ["default"]
+    made.vectors.note_scrubbed("default", chunks=made.ledger.documents.holdings("default").chunks)
+    assert made.pipeline.lacking() == []  # it cannot be put again
     made.vectors.drop("default")
     assert made.pipeline.lacking() == ["default"]
     assert made.delete() is Status.SUCCEEDED

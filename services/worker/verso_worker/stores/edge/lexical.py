@@ -280,7 +280,7 @@ class IndexedTerms(NoTerms):
             records = edge.retrieve([*ranked[:most]], True, [DENSE])
             if len(records) < min(most, len(ranked)):  # a removal took one away meanwhile
                 records = edge.retrieve([*ranked], True, [DENSE])
-        rows = {uuid(record.id): record for record in records}
+        rows = {uuid(record.id): record for record in records if record.vector}
         ids = [point for point in ranked if point in rows]
         vectors: list[Any] = [rows[point].vector for point in ids]
         return Candidates(

@@ -88,13 +88,17 @@ def timed(start: float | None, *, descending: bool) -> qdrant.OrderBy:
 
 
 def candidates(space: Space, scored: Sequence[qdrant.ScoredPoint]) -> Candidates:
-    """Return the points that :func:`nearest` or :func:`matching` found."""
-    vectors: list[Any] = [point.vector for point in scored]
+    """Return the points that :func:`nearest` or :func:`matching` found.
+
+    One whose vector is lost is left out, as the engine does where it looks at the vectors.
+    """
+    points = [point for point in scored if point.vector]
+    vectors: list[Any] = [point.vector for point in points]
     return Candidates(
-        ids=[uuid(point.id) for point in scored],
+        ids=[uuid(point.id) for point in points],
         stored=space.from_values(vectors),
-        payloads=[point.payload or {} for point in scored],
-        scores=[point.score for point in scored],
+        payloads=[point.payload or {} for point in points],
+        scores=[point.score for point in points],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -233,6 +234,29 @@ def test_vectors_that_cannot_be_read_are_an_error_and_writes_are_judged_as_ever(
     ):
         with pytest.raises(VectorsDamaged, match="of collection 'c' cannot be read"):
             call()
+
+
+def test_points_without_a_vector_are_left_out_of_a_search(start: Start, tmp_path: Path) -> None:
+    """A copy that was made while files changed may have such points beside sound ones."""
+    settings = {"dim": SPACE.dim, "precision": SPACE.precision, "int8_scale": SPACE.int8_scale}
+    points = described(COUNT)
+    terms = Bm25().documents([b"disk %d failed" % n for n in range(COUNT)])
+    child, vectors = start()
+    vectors.create("c", terms=True, **settings)  # type: ignore[arg-type]
+    points = [replace(one, terms=words) for one, words in zip(points, terms, strict=True)]
+    vectors.put("c", points)
+    child.stop()
+    folder = tmp_path / "vectors" / "c"
+    closed(folder)
+    [path] = folder.glob("edge/segments/*/vector_storage/matrix.dat")
+    os.truncate(path, path.stat().st_size // 2)
+    _, vectors = start()
+    found = len(vectors.get("c", [point.id for point in points]))
+    assert 0 < found < COUNT
+    for query, text in [(QUERY, None), (QUERY, b"failed"), (None, b"failed")]:
+        asked = None if text is None else Bm25().query(text)
+        hits = vectors.search("c", query, terms=asked, limit=COUNT, where=None)
+        assert len(hits) == found
 
 
 def test_a_damaged_collection_can_be_removed_and_made_again(start: Start, tmp_path: Path) -> None:
