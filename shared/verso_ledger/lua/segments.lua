@@ -28,7 +28,7 @@ end
 -- Bytes of a segment's blocks that are in cold storage, by its first bytes; 0 of one that has them itself.
 local function cold_size(data)
   if not data or #data < 5 or string.byte(data, 1) ~= 2 then return 0 end
-  return (struct.unpack('<I4', data, 2))
+  return struct.unpack('<I4', data, 2) % 0x80000000 -- the highest bit says how the object is named
 end
 
 -- Number of the newest segment; 0 without one. Where it is removed the counter `r` says so.

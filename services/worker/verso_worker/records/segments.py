@@ -28,7 +28,8 @@ A segment whose blocks are in cold storage begins with where they are, and ends 
 
     offset  size  field
     0       1     version, 2
-    1       4     size of all blocks together
+    1       4     size of all blocks together; with the highest bit the last 8 bytes of the name are
+                  a BLAKE2b hash of the blocks
     5       16    name of their object
     21      4     CRC-32 of everything before it
     25            the front, as above
@@ -36,6 +37,7 @@ A segment whose blocks are in cold storage begins with where they are, and ends 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Sequence
@@ -67,6 +69,8 @@ FRONT_BYTES = 8192
 
 _HEAD = struct.Struct("<BBIqiHIIBB")
 _COLD = struct.Struct("<BI16s")
+_CHECKED = 1 << 31
+_MARK_BYTES = 8  # of a name's 16: the others are drawn at random
 _SIZE, _SIZE_AT = 6, 20
 """Where the size of the front stands among the numbers of the head, and among its bytes."""
 _WIDTHS: tuple[np.dtype[Any], ...] = (np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"))
@@ -95,10 +99,15 @@ class TimeSource:
 
 @dataclass(frozen=True, slots=True)
 class ColdBlocks:
-    """The blocks of a segment in cold storage: the size of all together, and their object."""
+    """The blocks of a segment in cold storage: the size of all together, and their object.
+
+    ``checked``: the end of its name is a hash of the blocks, by which those of another segment are
+    told from them. It is the highest bit of the size.
+    """
 
     size_bytes: int
     name: bytes
+    checked: bool = False
 
     @classmethod
     def read(cls, data: bytes) -> ColdBlocks | None:
@@ -112,11 +121,26 @@ class ColdBlocks:
         if right is None or len(right) < COLD_BYTES or right[0] != COLD_VERSION:
             return None
         _, size_bytes, name = _COLD.unpack_from(right)
-        return cls(size_bytes, name)
+        return cls(size_bytes & ~_CHECKED, name, bool(size_bytes & _CHECKED))
 
     def pack(self, front: bytes) -> bytes:
         """Return the segment with this front whose blocks are these."""
-        return crc.closed(_COLD.pack(COLD_VERSION, self.size_bytes, self.name)) + front
+        size = self.size_bytes | (_CHECKED if self.checked else 0)
+        return crc.closed(_COLD.pack(COLD_VERSION, size, self.name)) + front
+
+    def are(self, blocks: Sequence[bytes]) -> bool:
+        """Whether these may be the blocks; damaged ones may be, and so may all of an older one."""
+        right = [crc.corrected(block) for block in blocks]
+        sound = [block for block in right if block is not None]
+        return not self.checked or len(sound) < len(right) or self.name.endswith(mark_of(sound))
+
+
+def mark_of(blocks: Sequence[bytes]) -> bytes:
+    """Return what the name of an object with these blocks ends with."""
+    digest = hashlib.blake2b(digest_size=_MARK_BYTES)
+    for block in blocks:
+        digest.update(block)
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -252,6 +253,43 @@ def test_an_object_that_is_gone_is_damage_of_its_own_lines_only(
     assert found["damaged"] + found["sound"] == COUNT
     codes = worker.read("0:0", "0:2048", "0:4500", collection=NAME)
     assert codes.count(RecordCorrupt.code) == 1
+
+
+def test_objects_of_equal_sizes_that_changed_places_are_damage_and_never_wrong_lines(
+    logs: Stores, objects: ObjectStorage, again: Callable[[], Stores]
+) -> None:
+    drawn = random.Random(1)
+    texts = [
+        b"".join(
+            b"disk of host %04d failed: %s\n" % (host, drawn.randbytes(16).hex().encode())
+            for _ in range(120)
+        )
+        for host in range(12)
+    ]
+    for host, text in enumerate(texts):
+        ingest(logs, text, host=f"h{host}")
+    logs.scrub(NAME)
+    of_size: dict[int, list[tuple[int, str]]] = {}
+    for key, value in segments(logs).items():
+        cold = ColdBlocks.read(value)
+        assert cold is not None
+        place = (int(key.split(b":")[-2]), f"{_uid(logs)}/{cold.name.hex()}")
+        of_size.setdefault(cold.size_bytes, []).append(place)
+    (one, first), (other, second), *_ = max(of_size.values(), key=len)
+    data = objects.get([first, second])
+    for name, changed in zip([first, second], reversed(data), strict=True):
+        assert changed is not None
+        objects.put(name, flipped(changed, 4_000))  # a flipped bit hides nothing
+    worker = again()
+    names = [f"{stream}:{n}" for stream in (one, other) for n in (0, 5)]
+    assert worker.read(*names, collection=NAME) == [RecordCorrupt.code] * 4
+    assert worker.scrub(NAME)["damaged"] == 240
+    for name, right in zip([first, second], data, strict=True):
+        assert right is not None
+        objects.put(name, right)
+    found = [texts[stream].splitlines()[n] for stream in (one, other) for n in (0, 5)]
+    assert again().read(*names, collection=NAME) == found
+    assert again().scrub(NAME)["damaged"] == 0
 
 
 def test_while_the_object_store_is_away_nothing_is_lost_and_errors_say_so(

@@ -73,7 +73,7 @@ class ColdStorage:
     _unnamed: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def write(self, prefix: str, data: bytes, *, name_bytes: int) -> Written:
+    def write(self, prefix: str, data: bytes, *, name_bytes: int, end: bytes = b"") -> Written:
         """Write an object of a new name, and read it back.
 
         Args:
@@ -81,12 +81,13 @@ class ColdStorage:
             data: what it holds.
             name_bytes: length of the rest of its name, which is drawn at random: long enough that
                 none is drawn twice.
+            end: what the name ends with, of these bytes.
 
         Raises:
             DiskFull: it cannot be written.
             ObjectsUnavailable: the object store did not answer, or returned other bytes.
         """
-        started, name = time.monotonic(), os.urandom(name_bytes)
+        started, name = time.monotonic(), os.urandom(name_bytes - len(end)) + end
         whole = prefix + name.hex()
         self.objects.put(whole, data)
         if self.objects.get([whole]) != [data]:

@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from verso_worker.records.segments import COLD_BYTES, COLD_NAME_BYTES, VERSION, ColdBlocks, Front
+from verso_core.errors import PatchCorrupt
+from verso_worker.records.segments import (
+    COLD_BYTES,
+    COLD_NAME_BYTES,
+    VERSION,
+    ColdBlocks,
+    Front,
+    corrected,
+    mark_of,
+)
 from verso_worker.rules.cold.storage import ColdStorage, Written
 from verso_worker.rules.ports.stores import Logs
 
@@ -29,7 +38,8 @@ class ColdSegments:
     def whole(self, uid: str, rows: Sequence[bytes | None]) -> list[bytes | None]:
         """Return segments with their blocks, of those that the ledger has read.
 
-        A segment whose object is not there is returned without its blocks: it is damaged.
+        A segment whose object is not there, or is another's, is returned without its blocks: it is
+        damaged.
 
         Raises:
             ObjectsUnavailable: the object store did not answer.
@@ -43,8 +53,9 @@ class ColdSegments:
             return list(rows)
         whole = list(rows)
         blocks = self.storage.objects.get([_name(uid, one) for one in cold.values()])
-        for n, data in zip(cold, blocks, strict=True):
-            whole[n] = (rows[n] or b"")[COLD_BYTES:] + (data or b"")
+        for (n, one), data in zip(cold.items(), blocks, strict=True):
+            front = (rows[n] or b"")[COLD_BYTES:]
+            whole[n] = front + (data if data is not None and _are(one, front, data) else b"")
         return whole
 
     def moved(self, uid: str, whole: bytes, front: Front) -> tuple[Written, bytes]:
@@ -63,8 +74,10 @@ class ColdSegments:
             ObjectsUnavailable: the object store did not answer, or returned other bytes.
         """
         blocks = whole[front.size_bytes :]
-        made = self.storage.write(f"{uid}/", blocks, name_bytes=COLD_NAME_BYTES)
-        return made, ColdBlocks(len(blocks), made.name).pack(whole[: front.size_bytes])
+        end = mark_of(front.blocks(whole))
+        made = self.storage.write(f"{uid}/", blocks, name_bytes=COLD_NAME_BYTES, end=end)
+        where = ColdBlocks(len(blocks), made.name, checked=True)
+        return made, where.pack(whole[: front.size_bytes])
 
     def is_due(self, front: Front) -> bool:
         """Whether the blocks of a segment are to be moved by now."""
@@ -90,6 +103,15 @@ class ColdSegments:
             return  # the object of a segment whose first bytes are damaged may still be needed
         named = {_name(uid, one) for one in found.values() if one is not None}
         self.storage.remove(logs, f"{uid}/", there - named)
+
+
+def _are(one: ColdBlocks, front: bytes, blocks: bytes) -> bool:
+    """Whether the bytes of an object may be the blocks of the segment with this front."""
+    try:
+        read = Front.read(front) or Front.read(corrected(front) or b"")
+        return read is None or one.are(read.blocks(front + blocks))
+    except PatchCorrupt:  # who reads the segment says so
+        return True
 
 
 def _name(uid: str, one: ColdBlocks) -> str:

@@ -126,20 +126,21 @@ def whole(vectors: EdgeVectors, points: Sequence[Point]) -> None:
     assert vectors.count("c") == COUNT
 
 
-def mended_and_whole(start: Start, points: Sequence[Point]) -> None:
-    """Check that a damaged store is mended, says so, and is whole after a scrub."""
+def mended_and_whole(start: Start, points: Sequence[Point], *, others: int = 0) -> None:
+    """Check that a damaged store is mended, says so, and is whole after a scrub.
+
+    Of the collection ``other`` so many of the points are there from the start.
+    """
     child, vectors = start()
+    if others:
+        assert len(vectors.get("other", [point.id for point in points])) == others
     assert mend(vectors)
-    for _ in range(2):
-        with pytest.raises(VectorsDamaged, match="'c' were lost"):
-            vectors.search("c", QUERY, limit=3, where=None)
-        with pytest.raises(VectorsDamaged, match="'c' were lost"):
-            vectors.by_time("c", None, descending=True, limit=3)
-        with pytest.raises(VectorsDamaged, match="'c' were lost"):
-            vectors.count("c", where=Filter(metadata={"k": 1}))
-        child.stop()
-        child, vectors = start()
-        assert mend(vectors)
+    with pytest.raises(VectorsDamaged, match="'c' were lost"):
+        vectors.search("c", QUERY, limit=3, where=None)
+    with pytest.raises(VectorsDamaged, match="'c' were lost"):
+        vectors.by_time("c", None, descending=True, limit=3)
+    with pytest.raises(VectorsDamaged, match="'c' were lost"):
+        vectors.count("c", where=Filter(metadata={"k": 1}))
     put_again(vectors, points)
     vectors.note_scrubbed("c", chunks=len(points))
     assert vectors.missing("c") == 0
@@ -162,10 +163,7 @@ def test_what_an_open_segment_has_lost_is_said_and_put_again(
     vectors.put("other", points[:3])
     child.stop()
     damage(tmp_path / "vectors" / "c")
-    child, vectors = start()
-    assert len(vectors.get("other", [point.id for point in points])) == 3
-    child.stop()
-    mended_and_whole(start, points)
+    mended_and_whole(start, points, others=3)
 
 
 @pytest.mark.parametrize("damage", CLOSED.values(), ids=CLOSED)
