@@ -41,8 +41,9 @@ PRODUCTION = {  # most lines of each, blank lines, comments and docstrings inclu
     # lines come next, and canaries that keep what they have read,
     # and long texts that are grouped by bits,
     # and vectors of which files are lost, and texts in a frame, which share a
-    # statement, and lists of many streams that read parts of segments
-    "services/worker/verso_worker": 34_020,
+    # statement, and lists of many streams that read parts of segments, and objects that are
+    # told from one another
+    "services/worker/verso_worker": 34_090,
     "services/keeper/verso_keeper": 2_820,  # with moves and their metrics, and rollovers
     "services/standalone/verso_standalone": 2_500,
     # with thresholds of answers that hold where documents are drawn
