@@ -154,7 +154,9 @@ class Ledgers:
         if (found := self._where.get(name)) is not None:
             return found
         placed = await self._ask(self.home, lambda home: home.placements.of(name))
-        return self._named(placed or self.home.name)
+        if placed is None or self._is_removed(placed):
+            return self.home
+        return self._named(placed)
 
     async def for_new(self, name: str) -> AsyncLedger:
         """Return the ledger that a collection is made on, or on which it is.
@@ -173,15 +175,19 @@ class Ledgers:
             placed = await self._ask(
                 self.home, lambda home: home.placements.place(name, chosen.name)
             )
-        elif placed not in self._all and placed in self._draining and not self._away:
+        elif self._is_removed(placed):
             placed = await self._placed_again(name, placed)
         return self._named(placed)
 
-    async def _placed_again(self, name: str, removed: str) -> str:
-        """Place a name that no ledger has, and that was last on one that was drained and removed.
+    def _is_removed(self, ledger: str) -> bool:
+        """Whether a ledger was drained and removed, so that it has no collection.
 
-        A ledger that this process alone does not know of is not drained: it may have the name.
+        One that this process alone does not know of is not drained: it may have some.
         """
+        return ledger not in self._all and ledger in self._draining and not self._away
+
+    async def _placed_again(self, name: str, removed: str) -> str:
+        """Place a name that no ledger has, and that was last on one that was removed."""
         chosen = await self._roomiest()
         await self._ask(chosen, lambda one: one.moves.reopen(name))
         return await self._ask(

@@ -336,3 +336,22 @@ def test_a_collection_of_another_ledger_is_changed_and_deleted_while_the_home_le
             assert time.monotonic() < until
             time.sleep(0.1)
         assert again.json() == {"name": "c"}
+
+
+def test_a_name_that_was_on_a_ledger_which_is_removed_is_of_no_collection(
+    valkey_server: Callable[..., ValkeyServer], start_gateway: Callable[..., Gateway]
+) -> None:
+    home, other = valkey_server(), valkey_server()
+    with _at_work(home.url), _at_work(other.url):
+        client = start_gateway(home.url, ledgers=f"b={other.url}").client
+        client.patch("/v1/ledgers/home", json={"draining": True}).raise_for_status()
+        assert made(client, "c", 1) == (201, "")
+        assert deleted(client, "c") == (200, "")
+        client.patch("/v1/ledgers/home", json={"draining": False}).raise_for_status()
+        client.patch("/v1/ledgers/b", json={"draining": True}).raise_for_status()
+        third = valkey_server()
+        later = start_gateway(home.url, ledgers=f"c={third.url}").client
+        for method, body in (("DELETE", None), ("PATCH", {"retention_days": 1})):
+            headers = {"Idempotency-Key": method}
+            answer = later.request(method, "/v1/collections/c", json=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (404, "collection_unknown")

@@ -264,7 +264,7 @@ def test_a_webhook_is_on_every_ledger_or_on_none(pair: Pair) -> None:
         assert await webhooks.all("t") == [turned]
         pair.servers["b"].start()
         again = await webhooks.rotate("t", hook.id)
-        assert again.secrets(time.time()) == [again.secret, turned.secret]
+        assert again.secrets(time.time()) == [again.secret, turned.secret, hook.secret]
         await webhooks.remove("t", hook.id)
         for one in ledgers.all:
             assert await one.webhooks.all("t") == []
