@@ -11,8 +11,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 
 from verso_client.client import Client
 from verso_client.exchange import Retries, Unreachable
@@ -123,9 +124,27 @@ def fail(code: str, detail: str, *, status: Exit = Exit.ERROR) -> NoReturn:
     raise typer.Exit(status)
 
 
+_CONTROLS = {
+    code: None
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\t\n"
+}
+"""Characters that move a cursor, write to a clipboard, or turn what stands beside them."""
+
+
+class _Tables(Console):
+    """Leaves out what controls a terminal: texts are their senders', and ``--json`` has it all."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else text.translate(_CONTROLS), style, control)
+
+
 def out() -> Console:
     """Return the console for standard output."""
-    return Console()
+    return _Tables()
 
 
 def print_json(value: BaseModel | list[Any]) -> None:

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from verso_client import Client
 from verso_client.cli import app as command_line
-from verso_client.cli import main
-from verso_client.cli.terminal import Exit
+from verso_client.cli import main, render
+from verso_client.cli.terminal import Exit, out
+from verso_core.jobs.cluster import Clustered
 from verso_core.texts import check_document_id
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
@@ -145,6 +146,16 @@ def test_an_interrupt_before_the_command_is_one_line(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(command_line, "add_plugins", add_plugins)
     with pytest.raises(SystemExit, match="interrupted: "):
         main()
+
+
+def test_no_text_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "a\x1b]52;c;eA==\x07b \x9b2Jc \u202ed\u202c <*>"
+    group = {"size": 1, "representatives": [], "template": line}
+    found = {"groups": [group], "clusters": 1, "records": 1, "alone": 0, "unread": 0}
+    render.clusters(out(), Clustered.model_validate(found))
+    told = capsys.readouterr().out
+    assert "a]52;c;eA==b 2Jc d <*>" in told
+    assert all(one.isprintable() for one in told.splitlines())
 
 
 def test_what_a_terminal_has_no_character_for_is_shown_as_an_escape(url: str) -> None:
