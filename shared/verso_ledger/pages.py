@@ -311,17 +311,19 @@ async def document_count(client: Redis, name: str) -> int:
 async def check_made(client: Redis, name: str, made: str) -> None:
     """Check that a collection is the one that a caller has seen: so is what was read before.
 
+    One that has moved away is known until it is removed here, and no other one gets its name.
+
     Args:
         client: the ledger's server.
         name: the collection, as users know it.
         made: when the one seen was made, as :attr:`verso_core.jobs.Collection.made` says.
 
     Raises:
-        CollectionBusy: it has moved to another ledger.
+        CollectionBusy: it has moved to another ledger, and is removed here.
         CollectionReplaced: it was made at another time.
         CollectionUnknown: there is none of this name.
     """
-    _, found = await _located(client, name)
+    _, found = await _located(client, name, moved=True)
     if found.made != made:
         raise CollectionReplaced
 
@@ -332,8 +334,10 @@ async def _location(client: Redis, name: str) -> tuple[str, int]:
     return uid, found.buckets
 
 
-async def _located(client: Redis, name: str) -> tuple[str, Collection]:
+async def _located(client: Redis, name: str, *, moved: bool = False) -> tuple[str, Collection]:
     """Find the uid and the settings of a collection, or of what its name stands for.
+
+    ``moved``: also of one that has moved to another ledger and is not removed yet.
 
     Raises:
         CollectionBusy: it has moved to another ledger.
@@ -351,9 +355,10 @@ async def _located(client: Redis, name: str) -> tuple[str, Collection]:
                 pipe.hget(key("shut"), f"n:{name}")
                 row, uid, alias, hidden, shut = await pipe.execute()
         own = name if alias is None else scalars.text(alias)
-    if scalars.has_moved(shut):
+    there = row is not None and not (alias is None and hidden)
+    if scalars.has_moved(shut) and not (moved and there):
         raise CollectionBusy("the collection has just moved to another ledger")
-    if row is None or (alias is None and hidden):
+    if not there:
         raise CollectionUnknown(f"no collection is named {name[:64]!r}")
     return scalars.text(uid), collection_rows.load(row)
 

@@ -290,6 +290,25 @@ def test_moves_that_cannot_be_are_refused(
         assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"
 
 
+def test_a_move_is_described_while_no_ledger_serves_its_collection(
+    servers: dict[str, ValkeyServer], start_gateway: START
+) -> None:
+    """It has left its ledger, and the keeper has yet to publish it on the other one."""
+    with gateways(servers, start_gateway, kind=CollectionKind.DOCUMENTS) as (world, both):
+        client, home = both[0].client, world.ledgers["home"]
+        path = f"/v1/collections/{NAME}/move"
+        assert client.post(path, json={"ledger": "b"}).json()["stage"] == "copy"
+        move = home.moves.all()[NAME]
+        assert home.moves.step(move, move.model_copy(update={"stage": MoveStage.SWITCHED}))
+        home.moves.scripts.client.hset("verso:shut", f"n:{NAME}", "gone b")
+        started = time.monotonic()
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["stage"]) == (200, "switched"), answer.text
+        migration = client.get(f"/v1/collections/{NAME}/migrate")
+        assert migration.json()["code"] == "migration_refused"  # there is none
+        assert time.monotonic() - started < 8.0
+
+
 def test_what_an_operator_asks_for_is_done_once_under_its_key(
     servers: dict[str, ValkeyServer], start_gateway: START
 ) -> None:
