@@ -397,6 +397,7 @@ def _group(to: typer.Typer, name: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line."""
+    _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):  # of texts not every terminal has each character
         sys.stdout.reconfigure(errors="backslashreplace")
     # A shell that completes a line hands it over in a variable: bash, then zsh and fish.
@@ -406,6 +407,13 @@ def main() -> None:
         app()
     finally:
         _leave_output()
+
+
+def _open_streams() -> None:
+    """Read nothing from streams that were closed before the start, and write nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the end
 
 
 def _leave_output() -> None:

@@ -30,7 +30,8 @@ class Answering(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hit = {"id": "a#0", "document": "a", "chunk": 0, "score": 1.0, "text": TEXT}
-        body = json.dumps({"id": "a", "exact": True, "text": TEXT, "hits": [hit]}).encode()
+        found = {"id": "a", "exact": True, "text": TEXT, "hits": [hit]}
+        body = json.dumps({"results": []} if "rerank" in self.path else found).encode()
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -146,6 +147,16 @@ def test_an_interrupt_before_the_command_is_one_line(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(command_line, "add_plugins", add_plugins)
     with pytest.raises(SystemExit, match="interrupted: "):
         main()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_empty(url: str, closed: str) -> None:
+    for words in ("rerank q -", "get a"):
+        asked = f'"{sys.executable}" -m verso_client --url {url} {words} {closed}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", asked], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (Exit.OK, b"")
 
 
 def test_no_text_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
