@@ -227,7 +227,8 @@ class Process:
             self._health.clear()
             process = self._spawn()
         except OSError as exc:
-            return Unavailable(f"{self.name} could not be started: {exc.strerror}")
+            where = "" if exc.filename is None else f": {exc.filename}"
+            return Unavailable(f"{self.name} could not be started: {exc.strerror}{where}")
         if self._stopping.is_set():  # stop() may have looked before the process was there
             process.kill()
         failure = self._health.await_ready(process)

@@ -96,10 +96,7 @@ class LostPoints:
 def is_broken(folder: Path) -> bool:
     """Whether files are missing or short that the engine misses only when it reads, or replaces."""
     return any(
-        any(_short_chunks(one))
-        or _lost_count(one)
-        or _has_lost_vectors(one)
-        or _has_lost_payloads(one)
+        any(_short_chunks(one)) or _lost_count(one) or _has_lost_vectors(one) or _empty_pages(one)
         for one in _segments(folder)
     )
 
@@ -150,7 +147,9 @@ def _make_readable(folder: Path) -> None:
         for path, size in _short_chunks(segment):
             with path.open("ab") as file:
                 file.truncate(size)
-        if _has_lost_payloads(segment):
+        if (page := _new_page(segment)) is not None:
+            page.unlink()
+        if _empty_pages(segment):
             _set_aside(folder, segment.name, _PAYLOADS)
     if not _opens(folder):
         _open_one_by_one(folder)
@@ -248,9 +247,20 @@ def _short_chunks(segment: Path) -> Iterator[tuple[Path, int]]:
                 yield path, size
 
 
-def _has_lost_payloads(segment: Path) -> bool:
-    """Whether the payloads of a segment have an empty page; without one the engine stops."""
-    return any(_size(page) == 0 for page in (segment / _PAYLOADS).glob("page_*.dat"))
+def _empty_pages(segment: Path) -> list[int]:
+    """Return the numbers of the empty pages of a segment's payloads."""
+    pages = (segment / _PAYLOADS).glob("page_*.dat")
+    return [int(page.stem.removeprefix("page_")) for page in pages if not _size(page)]
+
+
+def _new_page(segment: Path) -> Path | None:
+    """Return the last page of a segment's payloads if it is empty, as a crash may have left it.
+
+    The engine does not count on it then, and does not open the segment with it.
+    """
+    pages, empty = list((segment / _PAYLOADS).glob("page_*.dat")), _empty_pages(segment)
+    number = len(pages) - 1
+    return segment / _PAYLOADS / f"page_{number}.dat" if number > 0 and empty == [number] else None
 
 
 def _has_lost_vectors(segment: Path) -> bool:

@@ -221,7 +221,12 @@ class Shard:
             if name not in self._collections:
                 _log.error("collection %s is lost or damaged, and mended as far as it goes", name)
                 self._committer.check_room(_SETTINGS_BYTES)
-                damage.mend(folder, _settings(header), points=header["points"])
+                try:
+                    damage.mend(folder, _settings(header), points=header["points"])
+                except OSError as exc:
+                    fault = f"collection {name!r} is not mended: {exc.strerror} ({exc.filename})"
+                    self._damaged = {**self._damaged, name: fault}
+                    raise VectorsDamaged(fault) from exc
                 self._open(name)
         return {"lost": bool(self._collection(header).lost)}, []
 

@@ -257,6 +257,37 @@ def test_points_without_a_vector_are_left_out_of_a_search(start: Start, tmp_path
         assert len(hits) == found
 
 
+def test_a_page_of_payloads_that_a_crash_left_empty_takes_none_of_the_others_along(
+    start: Start, tmp_path: Path
+) -> None:
+    points = described(COUNT)
+    child, vectors = start()
+    create(vectors)
+    vectors.put("c", points)
+    child.stop()
+    [page] = (tmp_path / "vectors" / "c").glob("edge/segments/*/payload_storage/page_0.dat")
+    page.with_name("page_1.dat").touch()
+    _, vectors = start()
+    assert mend(vectors)
+    ids = [point.id for point in points]
+    assert vectors.payloads("c", ids) == {point.id: point.payload for point in points}
+    vectors.note_scrubbed("c", chunks=COUNT)
+    whole(vectors, points)
+
+
+def test_a_folder_that_cannot_be_mended_is_an_error_of_its_collection(
+    start: Start, tmp_path: Path
+) -> None:
+    _, vectors = start()
+    create(vectors, "other")
+    (tmp_path / "vectors" / "c").write_bytes(b"")  # a file in its place
+    with pytest.raises(VectorsDamaged, match="'c' is not mended: File exists"):
+        mend(vectors)
+    with pytest.raises(VectorsDamaged, match="'c' is not mended"):
+        vectors.count("c")
+    assert vectors.count("other") == 0
+
+
 def test_a_damaged_collection_can_be_removed_and_made_again(start: Start, tmp_path: Path) -> None:
     child, vectors = start()
     create(vectors)
