@@ -152,7 +152,7 @@ class TimePart(BaseModel):
     each that was accepted is stored.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     number: int
     stage: Stage = Stage.MAKING
@@ -166,10 +166,10 @@ class Partitioned(BaseModel):
     """What the home ledger keeps of a collection of partitions.
 
     By a hash of ids there are ``partitions``. By time there are ``parts``, the oldest first;
-    ``writing`` is the number of the one that takes lines.
+    ``writing`` is the number of the one that takes lines. What a later release has added stays.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     partitions: int
     owner: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from verso_core.jobs.collections import (
     MAX_PARTITIONS,
     CollectionRequest,
+    Partitioned,
     collection_of_partition,
     partition_names,
     partition_of,
@@ -60,3 +62,13 @@ def test_a_collection_has_one_partition_at_least_and_no_more_than_the_bound(
 ) -> None:
     with pytest.raises(ValidationError):
         CollectionRequest(name="c", partitions=partitions)
+
+
+def test_what_a_later_release_notes_of_partitions_stays_when_this_one_changes_them() -> None:
+    part = {"number": 3, "stage": "live", "since": 1.0, "new": [1]}
+    note = {"partitions": 1, "stage": "live", "parts": [part], "writing": 3, "newer": {"a": 1}}
+    state = Partitioned.model_validate_json(json.dumps(note))
+    changed = json.loads(state.changed(3, rolled=2.0).model_dump_json())
+    assert changed["newer"] == {"a": 1}
+    assert changed["parts"][0] == part | {"rolled": 2.0, "first": None, "last": None}
+    assert state != Partitioned.model_validate({**note, "newer": 2})
