@@ -271,6 +271,7 @@ def test_texts_in_a_frame_share_a_vector_and_are_found_by_their_words(logs: Stor
         for n in range(1500)
     ]
     rows[1200] = rows[1200].replace('message":"', 'message":"a payment was refused by the bank ')
+    rows[1300] = rows[1300].replace('message":"', 'message":"this payment was taken at the bank ')
     text = "".join(f"{row}\n" for row in rows).encode()
     [found] = ingest(logs, text, host="a")
     assert found["statements"] == LIMITS.texts + 1
@@ -285,6 +286,10 @@ def test_texts_in_a_frame_share_a_vector_and_are_found_by_their_words(logs: Stor
         assert line["id"] == "0:1200"
         [row, *_] = raw(logs, raw=False, question=question.decode()).splitlines()
         assert json.loads(row)["id"] == "0:1200"
+    # The vectors of what has these words are compared, though none is stored.
+    hits = search(logs, b"payment bank", mode="hybrid", explain=True)[:2]
+    assert {hit["lines"][0]["id"] for hit in hits} == {"0:1200", "0:1300"}
+    assert hits[0]["explain"]["dense"] != hits[1]["explain"]["dense"]
     # The statement of all of them is found by the id that a hit has.
     own = raw(logs, raw=False, statement=best["statement_id"]).splitlines()
     assert len(own) == 1500 - LIMITS.texts

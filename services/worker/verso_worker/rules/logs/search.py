@@ -1,9 +1,9 @@
 """Search a log collection: the statements nearest to a question, and their newest lines.
 
 1. The question is compared with every template: by its vector, and by its words where the mode says
-   so. Lines whose template lacks the words that they have are compared by these words, the best of
-   their shapes as statements of their own. A question that is a line of a known statement finds
-   that statement first.
+   so. Lines whose template lacks the words that they have are looked for by these words; the best
+   of their shapes are encoded, and compared as statements of their own. A question that is a line
+   of a known statement finds that statement first.
 2. Values in the question (an address, a number, an identifier) are looked for in the filters of all
    segments; segments that may have them are decoded, so what is found is found exactly.
 3. A hit is a statement: how many of its lines pass the filter, when the first and the last of them
@@ -58,6 +58,10 @@ OWN_TEXTS = 32
 """Most shapes that are statements of their own for the words of one question."""
 WORDS_OF = 1 << 16
 """Newest shapes of which the words are looked at."""
+_VECTORS_KEPT = 4096
+"""Vectors of such shapes that a worker keeps: the pages of a question ask for the same ones."""
+_ENCODED = 8192
+"""Characters of a text that are encoded: more than an encoder's window has."""
 _LINE_WORDS = 4  # a question of fewer, such as a lone address, asks for lines of any statement
 
 Scores = NDArray[np.float64]
@@ -129,6 +133,7 @@ class LogSearch:
     _words: WeakKeyDictionary[LogCollection, tuple[Statements, _Words]] = field(
         default_factory=WeakKeyDictionary
     )
+    _vectors: dict[tuple[str, str], Vector] = field(default_factory=dict)
 
     def run(
         self,
@@ -208,27 +213,39 @@ class LogSearch:
     ) -> _Scored:
         """Score each statement by its vector and by its words, as the mode says.
 
+        Of shapes with texts of their own, which have no vector, those that have most of the
+        question's words are scored as well; what they say is encoded now.
+
         ``shape``: of the line that the question is.
         """
         statements = log.statements()
-        cosines: Scores | None = None
-        weights: Scores | None = None
+        query: Vector | None = None
         if asked.mode is not SearchMode.SPARSE:
             query = (
                 read_unit(question, dim=collection.dim)
                 if item.vector
                 else self._encoded(collection, question)
             )
-            cosines = (statements.vectors @ query).astype(np.float64)
-        if asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector:
+        by_words = asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector
+        weights = np.zeros(len(statements.texts) + len(_with_words(statements)))
+        if by_words or (len(statements.own_texts) and not item.vector):
             weights = self._weights(log, statements, self.lexicon.query(question))
-        scored = _with_own(log, statements, cosines, weights, shape=shape)
-        _, cosines, weights, whole = scored
+        chosen, said = _own(statements, weights, shape=shape)
+        texts = [text_of(log.shapes.row(one)) for one in chosen.tolist()]
+        cosines: Scores | None = None
+        if query is not None:
+            near = statements.vectors @ query
+            own = self._vectors_of(collection, texts) @ query
+            cosines = np.append(near, own).astype(np.float64)
+        said = np.append(weights[: len(statements.texts)], said)
+        if len(chosen):
+            statements = statements.with_own(chosen, texts)
+        known = shape is not None and shape < len(statements.of_shape)
+        whole = int(statements.of_shape[shape]) if known else None
         if cosines is not None and whole is not None:
             cosines[whole] = max(1.0, float(cosines[whole]))
-            if weights is not None:
-                weights[whole] = max(float(weights.max()), 1.0)
-        return scored
+            said[whole] = max(float(said.max()), 1.0)
+        return _Scored(statements, cosines, said if by_words else None, whole)
 
     def ranked(
         self, log: LogCollection, collection: Collection, question: bytes
@@ -261,6 +278,19 @@ class LogSearch:
         engine = self.models.writing(collection).recorder.engine
         vector: Vector = engine.encode([question]).vectors[0]
         return vector
+
+    def _vectors_of(self, collection: Collection, texts: Sequence[str]) -> Vector:
+        """Return the vectors of texts of which none is stored. Shape: (texts, dim)."""
+        keys = [(collection.space, text[:_ENCODED]) for text in texts]
+        found = {key: row for key in keys if (row := self._vectors.get(key)) is not None}
+        if new := [key for key in dict.fromkeys(keys) if key not in found]:
+            engine = self.models.writing(collection).recorder.engine
+            rows = engine.encode([text.encode() for _, text in new]).vectors
+            found |= dict(zip(new, rows, strict=True))
+            if len(self._vectors) > _VECTORS_KEPT:
+                self._vectors.clear()
+            self._vectors.update(found)
+        return np.array([found[key] for key in keys], np.float32).reshape(-1, collection.dim)
 
     def _read(self, log: LogCollection, question: bytes) -> tuple[bytes, int | None]:
         """Return what a question asks for, and its shape if it is a line of a known one.
@@ -363,33 +393,20 @@ def _with_words(statements: Statements) -> NDArray[np.int64]:
     return statements.own_texts[-WORDS_OF:]
 
 
-def _with_own(
-    log: LogCollection,
-    statements: Statements,
-    cosines: Scores | None,
-    weights: Scores | None,
-    *,
-    shape: int | None,
-) -> _Scored:
-    """Make statements of shapes with texts of their own: the best by words, and the question's.
+def _own(
+    statements: Statements, weights: Scores, *, shape: int | None
+) -> tuple[NDArray[np.int64], Scores]:
+    """Return shapes with texts of their own, the best by words and the question's; their weights.
 
     ``weights``: of the statements, and behind them of the shapes of which words are looked at.
     """
-    count, own = len(statements.texts), _with_words(statements)
-    said = np.zeros(len(own)) if weights is None else weights[count:]
+    own, said = _with_words(statements), weights[len(statements.texts) :]
     best = np.argsort(-said, kind="stable")[:OWN_TEXTS]
     best = best[said[best] > 0]
     chosen, said = own[best], said[best]
     if shape is not None and shape not in chosen and shape in statements.own_texts:
         chosen, said = np.append(chosen, shape), np.append(said, 0.0)
-    if len(chosen):
-        texts = [text_of(log.shapes.row(one)) for one in chosen.tolist()]
-        of_own, statements = statements.of_shape[chosen], statements.with_own(chosen, texts)
-        cosines = None if cosines is None else np.append(cosines, cosines[of_own])
-    if weights is not None:
-        weights = np.append(weights[:count], said)
-    known = shape is not None and shape < len(statements.of_shape)
-    return _Scored(statements, cosines, weights, int(statements.of_shape[shape]) if known else None)
+    return chosen, said
 
 
 def _fused(cosines: Scores | None, weights: Scores | None) -> Scores:
