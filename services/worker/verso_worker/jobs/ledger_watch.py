@@ -112,6 +112,7 @@ class HighWaterMark:
 
         Raises:
             LedgerUnavailable: it does not answer.
+            OSError: the mark cannot be read or written.
         """
         now, mark = self._ledger.current(), self.read()
         if mark is not None and not follows(now, mark.state):
@@ -128,14 +129,18 @@ class HighWaterMark:
         return True
 
     def read(self) -> Mark | None:
-        """Return the mark; None if there is none or it cannot be read."""
+        """Return the mark; None if there is none, or what is written is none.
+
+        Raises:
+            OSError: it cannot be read, so nobody knows whether the ledger has gone back.
+        """
         try:
             row = json.loads(self._path.read_bytes())
             past = tuple((float(when), int(seq)) for when, seq in row["past"])
             return Mark(EpochState(str(row["epoch"]), "", int(row["seq"])), bool(row["open"]), past)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             _log.warning("high-water mark unreadable: %s", type(error).__name__)
             return None
 
@@ -168,7 +173,7 @@ class HighWaterMark:
             except LedgerUnavailable as error:
                 _log.debug("high-water mark not checked: %s", error.detail)
             except OSError as error:  # the mark stays as it is, and is advanced later
-                _log.warning("high-water mark not written: %s", error.strerror)
+                _log.warning("high-water mark not kept: %s", error.strerror)
 
     def _write(self, mark: Mark) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -113,14 +113,17 @@ class Connected:
         Raises:
             DurabilityMissing: it would lose acknowledged work.
             LedgerMisnamed: it is another ledger of the platform.
-            LedgerUnavailable: it went away again.
+            LedgerUnavailable: it went away again, or its mark cannot be kept.
         """
         await_ledger(self.client, over)
         if over.is_set():
             return
         if self._several:
             self.ledger.epoch.check_name(self.ledger.name)
-        self._watch.check()
+        try:
+            self._watch.check()
+        except OSError as error:
+            raise LedgerUnavailable(f"cannot keep the mark of the ledger: {error}") from error
         self._watch.start()
 
     def close(self) -> None:

@@ -197,6 +197,16 @@ def test_the_mark_advances_by_itself_and_a_broken_one_is_replaced(
     assert reached(machine) == EpochState(life.epoch, "", life.seq)
 
 
+def test_a_mark_that_cannot_be_read_is_not_written_over(machine: Machine) -> None:
+    assert machine.mark.check()
+    mark = machine.folder / "ledger-mark.json"
+    mark.unlink()
+    mark.mkdir()  # root may read any file, but no folder as one
+    with pytest.raises(IsADirectoryError):
+        machine.mark.check()
+    assert mark.is_dir()
+
+
 def reached(machine: Machine) -> EpochState | None:
     marked = machine.mark.read()
     return None if marked is None else marked.state
