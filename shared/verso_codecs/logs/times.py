@@ -24,6 +24,7 @@ is not looked at. (Releases before find nothing by it, for they pass over quotes
 
 # Compiled with what it imports: bf6decfc995269a8
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,6 +43,8 @@ _YEAR, _YEAR_2, _MONTH, _NAME, _DAY, _WEEKDAY, _HOUR, _MINUTE, _SECOND, _FRACTIO
     -1 - number for number in range(12)
 )
 _SINCE_1970 = "%s"
+_LEVELLED = "%m%d %H:%M:%S"
+_LEVEL = re.compile(rb"(?<![A-Za-z0-9])[IWEFD]\d{4} \d\d:\d\d:\d\d")
 _INNER_KEYS = tuple(f'"{name}":' for name in ("time", "ts", "timestamp", "@timestamp"))
 _KEYS = (  # of a time in lines of keys and values, and of JSON
     *("ts=", "t=", "time=", 'time="'),
@@ -60,7 +63,7 @@ _PATTERNS = (
     "%m.%d %H:%M:%S",
     "%Y%m%d-%H:%M:%S",
     "%y%m%d %H%M%S",
-    "%m%d %H:%M:%S",
+    _LEVELLED,
     "%Y%m%d %H:%M:%S",
     _SINCE_1970,
     *(f"{key}%Y-%m-%dT%H:%M:%S" for key in _KEYS),
@@ -445,12 +448,16 @@ def find_format(
     Of ``patterns`` that the caller knows one line is enough, and of those that hardly stand at the
     start of a line for anything else: behind it is a stack trace. Otherwise numbers are seconds
     since 1970 only where they can be: of ten digits, within ten years, and no later than a day
-    after the lines' arrival. Other numbers of as many digits are identifiers.
+    after the lines' arrival. Other numbers of as many digits are identifiers; behind a key they are
+    times of the last ten years, for others may be durations in ns. Month and day without a mark
+    have the letter of a level before them, or are a number that stands before a time of day.
     """
     sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
     times = np.empty(sample.begins.size, np.int64)
-    text = b"".join(map(sample.line, range(times.size)))
+    text = b"\n".join(map(sample.line, range(times.size)))
     tried = [one for one in patterns or _PATTERNS if _first_bytes(one) in text]
+    if not patterns and len(_LEVEL.findall(text)) <= max(0, (times.size - 1) // 2):
+        tried.remove(_LEVELLED)
     best, most = None, 0 if patterns else max(0, (times.size - 1) // 2)
     sure, surest = None, 0
     for field in range(_MAX_FIELD + 1):
@@ -463,7 +470,11 @@ def find_format(
                 sure, surest = form, found
             if found <= most:
                 continue
-            if patterns or _SINCE_1970 not in pattern or _is_clock(times, arrived_ns):
+            if (
+                patterns
+                or _SINCE_1970 not in pattern
+                or _is_clock(times, arrived_ns, recent=pattern != _SINCE_1970)
+            ):
                 best, most = form, found
     return best or sure
 
@@ -473,9 +484,11 @@ def _first_bytes(pattern: str) -> bytes:
     return pattern.partition("%")[0].encode()
 
 
-def _is_clock(times: State, arrived_ns: int | None) -> bool:
-    """Whether numbers that can be read as times since 1970 are likely some."""
+def _is_clock(times: State, arrived_ns: int | None, *, recent: bool) -> bool:
+    """Whether numbers that can be read as times since 1970 are likely some; ``recent``: lately."""
     there = times[times != MISSING]
     least, latest = int(there.min()), int(there.max())
     is_past = arrived_ns is None or latest <= arrived_ns + DAY_S * _SECOND_NS
+    if recent and arrived_ns is not None and latest < arrived_ns - _EPOCH_SPAN_NS:
+        return False
     return is_past and least >= _TEN_DIGITS_NS and latest - least <= _EPOCH_SPAN_NS

@@ -238,6 +238,20 @@ def test_other_letters_and_numbers_are_no_date(row: bytes) -> None:
     assert find_format(split(row + b"\n")) is None
 
 
+@pytest.mark.parametrize("row", [b"1001 12:30:00 x", b"user 1001 12:30:00 x", b"112 12:30:00 x"])
+def test_a_number_before_a_time_of_day_is_no_date(row: bytes) -> None:
+    assert find_format(split(b"\n".join([row] * 20))) is None
+
+
+def test_durations_behind_a_key_are_no_times() -> None:
+    arrived_ns = int(NOW.timestamp()) * 10**9
+    rows = [b'{"sleep":"x","time":1%09d}' % (n * 1_000_003) for n in range(20)]
+    assert find_format(split(b"\n".join(rows)), arrived_ns=arrived_ns) is None
+    late = [b'{"level":30,"time":%d}' % (1_790_000_000 + n) for n in range(20)]
+    form = find_format(split(b"\n".join(late)), arrived_ns=arrived_ns)
+    assert form == TimeFormat('"time":%s')
+
+
 def test_lines_without_times_have_no_format() -> None:
     assert find_format(split(b"a\nb\n")) is None
     assert find_format(split(b"")) is None
