@@ -232,9 +232,8 @@ class Collections:
         try:
             points = self.documents.holdings(own).chunks > 0
             lost = self.vectors.mend(own, **_space(collection), points=points)
-            self.documents.collection(own)
-        except CollectionUnknown:  # deleted meanwhile
-            self.vectors.drop(own)
+        except CollectionUnknown:  # deleted meanwhile, or moved: another ledger has these vectors
+            return False
         except (VectorsDamaged, DiskFull) as error:
             about = {"collection": own, "code": error.code}
             _log.error("vectors are not mended: %s", error.detail, extra=about)

@@ -21,6 +21,7 @@ from verso_core.jobs import IndexKind, Kind, Precision, Queue, Status
 from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
+from verso_ledger.keys import key
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.pipeline import Pipeline
@@ -72,6 +73,19 @@ def test_a_collection_whose_points_are_lost_lacks_some(made: Made) -> None:
     assert made.pipeline.lacking() == ["default"]
     assert made.delete() is Status.SUCCEEDED
     assert made.pipeline.lacking() == []
+
+
+def test_vectors_of_a_collection_that_moves_meanwhile_stay(made: Made) -> None:
+    """Its own name goes along: the ledger that has it by then has these vectors."""
+    collections = made.pipeline._management.collections
+    [seen] = made.ledger.documents.collections().values()
+    for name in ("collections", "uids"):
+        made.ledger.documents._redis.rename(key(name), f"{key(name)}.there")
+    assert not collections._mended(seen)
+    assert made.vectors.names() == ["default"]
+    for name in ("collections", "uids"):
+        made.ledger.documents._redis.rename(f"{key(name)}.there", key(name))
+    assert made.read(*TEXTS) == list(TEXTS.values())
 
 
 def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) -> None:
