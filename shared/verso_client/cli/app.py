@@ -70,6 +70,11 @@ NAMES = {"open_console": "open"}
 class _Commands(TyperGroup):
     """The commands; what none of them reports is reported here, such as a full disk at the end."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the arguments; ``--version`` and ``--help`` are answered here."""
+        with _failures_reported():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         with _failures_reported():

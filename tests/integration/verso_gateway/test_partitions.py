@@ -11,9 +11,17 @@ from typing import Any
 import httpx2
 import pytest
 from tests.conftest import ValkeyServer
-from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, _at_work, post
+from tests.integration.verso_gateway.conftest import (
+    FakeWorker,
+    Gateway,
+    _at_work,
+    collection,
+    post,
+)
 
-from verso_core.jobs import Kind, Queue
+from verso_core.jobs import CollectionKind, Kind, Queue
+from verso_core.jobs.collections import Stage, TimePart
+from verso_gateway.partitions import managing
 
 LONG, SOON = "wait=60", "wait=1"
 INTERACTIVE = Queue.INTERACTIVE
@@ -158,6 +166,40 @@ def test_a_request_for_all_partitions_that_is_sent_again_is_done_once(
         for one in jobs:
             assert "event: end" in client.get(f"/v1/jobs/{one['id']}/events").text
             assert client.get(f"/v1/jobs/{one['id']}/failures").json()["failures"] == []
+
+
+def test_a_change_that_is_sent_again_reaches_a_partition_that_was_being_made(
+    several: tuple[httpx2.Client, list[FakeWorker]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the first one was that this partition is not made yet."""
+    monkeypatch.setattr(managing, "_MAKING_S", 0.5)
+    client, workers = several
+    notes = workers[0].ledger.partitions
+    body = {"name": "c", "kind": "logs", "rollover": {}}
+    assert post(client, "/v1/collections", body, Prefer=LONG).status_code == 201
+
+    def changed(key: str, days: int) -> httpx2.Response:
+        headers = {"Idempotency-Key": key, "Prefer": LONG}
+        return client.patch("/v1/collections/c", headers=headers, json={"retention_days": days})
+
+    with ThreadPoolExecutor() as pool, paused(workers) as await_slices:
+        first = pool.submit(changed, "k", 1)
+        await_slices(1)
+        before = notes.all()["c"]
+        making = (*before.parts, TimePart(number=1, since=time.time()))
+        assert notes.step("c", before, before.model_copy(update={"parts": making}))
+        for worker in workers:
+            worker.gate.set()
+        assert first.result().json()["code"] == "collection_busy"
+    workers[0].ledger.documents.collection_put(collection("c.1", kind=CollectionKind.LOGS))
+    state = notes.all()["c"]
+    assert notes.step("c", state, state.changed(1, stage=Stage.LIVE))
+    again = changed("k", 1)
+    assert (again.status_code, again.json()["retention_days"]) == (200, 1)
+    assert days_kept(workers) == {1}
+    assert changed("other", 2).status_code == 200
+    assert changed("k", 1).headers["Idempotency-Replayed"] == "true"
+    assert days_kept(workers) == {2}
 
 
 def test_a_delete_that_was_stopped_goes_on_under_its_key(

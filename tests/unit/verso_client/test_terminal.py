@@ -176,7 +176,10 @@ def test_what_a_terminal_has_no_character_for_is_shown_as_an_escape(url: str) ->
     assert b"1 hit in" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["search", "a"], ["search", "a", "--json"], ["get", "a"]])
+@pytest.mark.parametrize(
+    "words",
+    [["search", "a"], ["search", "a", "--json"], ["get", "a"], ["--version"], ["--help"]],
+)
 def test_a_full_disk_behind_the_output_is_one_line(url: str, words: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = program(url, *words, output=full.fileno(), encoding="utf-8")

@@ -189,6 +189,8 @@ async def change(
 ) -> CollectionInfo:
     """Change the settings of all partitions, and of those that are made meanwhile.
 
+    A request that is sent again goes on with those that it has not changed.
+
     Args:
         request: the request.
         collection: the one of several partitions.
@@ -200,7 +202,7 @@ async def change(
         CollectionUnknown: the collection has been deleted meanwhile.
     """
     scatter.check_no_webhook(request)
-    known, name = context_of(request).collections, collection.name
+    context, name, whole = context_of(request), collection.name, completed(job)
     done: set[str] = set()
     infos: list[CollectionInfo] = []
     until = time.monotonic() + _MAKING_S
@@ -210,17 +212,30 @@ async def change(
         if making and time.monotonic() > until:
             raise CollectionBusy("a partition is being made; repeat the change")
         if not (making or names):
+            await context.job_service.note(whole)
             return _named(newest(infos), name, state)
         if making:
             await asyncio.sleep(_AGAIN_S)
         else:
             ended = await responses.finish(request, _of_partitions(request, job, names, params))
             infos += responses.all_items(ended)
-            done.update(names)
-            job = replace(job, idempotency=None)  # later ones are no part of what the key finds
-        known.forget(name)
+            # A key may find a change of fewer; later partitions are no part of it.
+            done.update(names if job.idempotency is None else (one.name for one in infos))
+            job = replace(job, idempotency=None)
+        context.collections.forget(name)
         collection = await collection_of(request, name, partitioned=True)
     raise CollectionUnknown(f"no collection {name!a} that was there when this was asked")
+
+
+def completed(job: NewJob) -> NewJob:
+    """Return a job whose key says that a change has reached all partitions there were.
+
+    The key of the request itself finds the change of those that were there when it was asked.
+    """
+    if job.idempotency is None:
+        return job
+    key, digest = job.idempotency  # no key of a caller has a line feed
+    return replace(job, idempotency=(f"{key}\nall", digest))
 
 
 def _of_partitions(
@@ -288,6 +303,7 @@ async def delete(
         await context.ledgers.collections()  # the keeper has changed it
         now = context.ledgers.partitioned.get(name)
         if now is None:  # another request has just deleted it
+            await context.job_service.note(job)
             return CollectionDeleted(name=name)
         state = now
     context.collections.forget(name)

@@ -114,10 +114,11 @@ async def change(request: Request, name: str) -> Response:
     context = context_of(request)
     # A request that is sent again is answered by its job, whatever became of the collection.
     before = await context.job_service.find(job)
-    if before is not None and group_of(before.job_id):
+    grouped = before is not None and bool(group_of(before.job_id))
+    if grouped and await context.job_service.is_noted(managing.completed(job)):
         changed = await managing.changed_before(request, job)
         return responses.json_response(changed, headers={"Idempotency-Replayed": "true"})
-    if before is None:
+    if before is None or grouped:
         found = await collection_of(request, name, partitioned=True)
         if found.parted is not None:
             changed = await managing.change(request, found, params, job=job)
