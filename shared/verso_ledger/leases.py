@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -53,12 +54,16 @@ class Leases:
         slices more urgent than usual. Heavy slices are left once half of the other slots run such;
         0 for no bound.
         """
-        args: list[scalars.Arg] = [
-            queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
-            slots, kept,
-        ]  # fmt: skip
-        leases = map(self._known, self._scripts.run("claim", args))
-        return [lease for lease in leases if lease is not None]
+        asked: list[scalars.Arg] = [together or "", slots, kept]
+        until = time.monotonic() + _LATER_MS / 1000  # none that is left comes twice
+        while True:
+            token = uuid.uuid4().hex
+            rows = self._scripts.run(
+                "claim", [queue, owner, n, round(lease_s * 1000), token, *asked]
+            )
+            leases = [lease for lease in map(self._known, rows) if lease is not None]
+            if leases or not rows or time.monotonic() > until:
+                return leases
 
     def _known(self, row: Sequence[Any]) -> Lease | None:
         """Read a row of ``claim.lua``; work of a kind of a later release waits for its workers."""

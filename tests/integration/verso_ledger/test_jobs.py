@@ -63,6 +63,9 @@ def test_work_of_a_later_release_waits_for_its_workers_beside_others(
         found = [lease.job_id for lease in hasty.leases.claim(Queue.BULK, owner="w", n=5)]
         assert found == ([ours] if turn == 0 else [])
         pass_s(1.1)
+    behind = hasty.jobs.accept(new_job(kind=Kind.INGEST)).job_id
+    assert [one.job_id for one in hasty.leases.claim(Queue.BULK, owner="w", n=1)] == [behind]
+    pass_s(1.1)
     raw.hset(key("slice", f"{theirs}.0"), "kind", Kind.INGEST)
     [lease] = hasty.leases.claim(Queue.BULK, owner="new", n=5)
     assert lease.job_id == theirs
