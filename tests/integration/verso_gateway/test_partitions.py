@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from threading import Event
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import Request
 from tests.conftest import ValkeyServer
 from tests.integration.verso_gateway.conftest import (
     FakeWorker,
@@ -20,7 +23,7 @@ from tests.integration.verso_gateway.conftest import (
 )
 
 from verso_core.jobs import CollectionKind, Kind, Queue
-from verso_core.jobs.collections import Stage, TimePart
+from verso_core.jobs.collections import Partitioned, Stage, TimePart
 from verso_gateway.partitions import managing
 
 LONG, SOON = "wait=60", "wait=1"
@@ -251,6 +254,36 @@ def test_a_delete_that_is_sent_twice_at_once_succeeds_twice(
             await_slices(8)
         assert [one.result().json() for one in sent] == [{"name": "c"}] * 2
     assert deleted(client, "c") == (404, "collection_unknown")
+
+
+def test_a_delete_that_another_one_is_faster_than_leaves_no_partition(
+    several: tuple[httpx2.Client, list[FakeWorker]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a partition made that was asked for, so that it is not made later."""
+    client, workers = several
+    body = {"name": "c", "kind": "logs", "rollover": {}}
+    assert post(client, "/v1/collections", body, Prefer=LONG).status_code == 201
+    notes = workers[0].ledger.partitions
+    state = notes.all()["c"]
+    making = (*state.parts, TimePart(number=1, since=time.time()))
+    assert notes.step("c", state, state.model_copy(update={"parts": making}))
+    real, entered, done = managing._made, Event(), Event()
+
+    async def late(request: Request, name: str, state: Partitioned) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert await asyncio.to_thread(done.wait, 60)
+        await real(request, name, state)
+
+    monkeypatch.setattr(managing, "_made", late)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(deleted, client, "c")
+        assert entered.wait(60)
+        second = deleted(client, "c")
+        done.set()
+        assert second == first.result() == (200, "")
+    for worker in workers:
+        assert worker.ledger.documents.collections().keys() <= {"default"}
 
 
 def test_a_collection_that_is_deleted_while_it_is_made_leaves_nothing(

@@ -334,7 +334,9 @@ async def _delete_held(request: Request, name: str, state: Partitioned) -> None:
         if one not in held:  # deleted before, unless its ledger is away
             await ledgers.check_answers(one)
     if not await ledgers.home.placements.step(name, state, state):
-        return
+        await ledgers.collections()
+        if name in ledgers.partitioned:
+            return  # with no note of the name, what is left was made after its delete
 
     def job(own: str) -> NewJob:
         params = CollectionName(name=own)
