@@ -13,8 +13,9 @@ Of the engine's files these were found by trying each one, missing, empty and cu
    writes zeros over all: each point has one. So both are looked for before the engine opens a
    folder.
 3. Payloads without a page make every search fail. Without all their files they are empty.
-4. A segment that cannot be opened can be without its indexes of payloads, without its payloads, or
-   without its vectors; else the others are opened without it.
+4. A segment that cannot be opened can be without its graph if its description says that it has
+   none, without its indexes of payloads, without its payloads, or without its vectors; else the
+   others are opened without it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ MISSING_NAME = "points-missing"
 _CONFIG_NAME = "edge_config.json"
 _CHUNKS = ("vector_storage/vectors", "vector_storage/tq_vectors")  # of int8 and float16; of int4
 _VECTORS, _PAYLOADS, _INDEXES = "vector_storage", "payload_storage", "payload_index"
-_WITHOUT = ((), (_INDEXES,), (_INDEXES, _PAYLOADS), (_INDEXES, _VECTORS))
+_GRAPH = "vector_index"
+_WITHOUT = (
+    *((), (_GRAPH,), (_INDEXES,), (_GRAPH, _INDEXES)),
+    *((_INDEXES, _PAYLOADS), (_INDEXES, _VECTORS)),
+)
+_SEGMENT_NAME = "segment.json"
 _IN_ONE_FILE = ("InRamMmap", "Mmap")
 _NUMBER_BYTES = 8  # of a count of vectors, and of a point's version
 
@@ -193,6 +199,19 @@ def _set_aside(folder: Path, segment: str, part: str = "") -> None:
         if aside.exists():  # of an earlier time
             shutil.rmtree(aside)
         there.rename(aside)
+        if part == _GRAPH:
+            _describe_without_graph(there.parent / _SEGMENT_NAME, aside / _SEGMENT_NAME)
+
+
+def _describe_without_graph(description: Path, before: Path) -> None:
+    """Write into a segment's description that it has no graph; another is built then."""
+    told = _json(description)
+    vectors = told.get("config", {}).get("vector_data", {})
+    if vectors:
+        shutil.copyfile(description, before)
+        for one in vectors.values():
+            one["index"] = {"type": "plain", "options": {}}
+        files.replace(description, json.dumps(told).encode())
 
 
 def _set_back(folder: Path, segment: str, part: str = "") -> None:
@@ -202,6 +221,8 @@ def _set_back(folder: Path, segment: str, part: str = "") -> None:
         if there.exists():  # made by the engine meanwhile
             shutil.rmtree(there)
         aside.rename(there)
+        if part == _GRAPH and (there / _SEGMENT_NAME).exists():
+            (there / _SEGMENT_NAME).replace(there.parent / _SEGMENT_NAME)
 
 
 def _opens(folder: Path) -> bool:
@@ -265,7 +286,7 @@ def _new_page(segment: Path) -> Path | None:
 
 def _has_lost_vectors(segment: Path) -> bool:
     """Whether a closed segment has lost the file of its vectors; the engine makes one of zeros."""
-    dense = _json(segment / "segment.json").get("config", {}).get("vector_data", {}).get("", {})
+    dense = _json(segment / _SEGMENT_NAME).get("config", {}).get("vector_data", {}).get("", {})
     if dense.get("storage_type") not in _IN_ONE_FILE or not _size(segment / "id_tracker.mappings"):
         return False
     name = "tq_vectors.dat" if dense.get("datatype") == "turbo4" else "matrix.dat"

@@ -201,8 +201,8 @@ def test_a_sound_segment_stays_beside_one_that_cannot_be_opened(
     child, vectors = start()
     vectors.put("c", points[40:])
     child.stop()
-    [lost] = folder.glob("edge/segments/*/vector_index/graph.bin")
-    name = lost.parent.parent.name
+    [lost] = folder.glob("edge/segments/*/id_tracker.versions")
+    name = lost.parent.name
     lost.unlink()
     child, vectors = start()
     assert mend(vectors)
@@ -210,6 +210,30 @@ def test_a_sound_segment_stays_beside_one_that_cannot_be_opened(
     assert [path.name for path in (folder / "aside").iterdir()] == [name]
     child.stop()
     mended_and_whole(start, points)
+
+
+@pytest.mark.parametrize("name", ["graph.bin", "hnsw_config.json"])
+@pytest.mark.parametrize("damage", [gone, empty])
+def test_vectors_stay_whose_graph_is_lost(
+    start: Start, tmp_path: Path, damage: Callable[[str], Damage], name: str
+) -> None:
+    points = described(COUNT)
+    child, vectors = start()
+    create(vectors)
+    vectors.put("c", points)
+    child.stop()
+    folder = tmp_path / "vectors" / "c"
+    closed(folder)
+    damage(f"edge/segments/*/vector_index/{name}")(folder)
+    child, vectors = start()
+    if mend(vectors):
+        vectors.note_scrubbed("c", chunks=COUNT)
+    whole(vectors, points)
+    child.stop()
+    closed(folder)
+    assert list(folder.glob("edge/segments/*/vector_index/graph.bin"))
+    _, vectors = start()
+    whole(vectors, points)
 
 
 def test_vectors_that_cannot_be_read_are_an_error_and_writes_are_judged_as_ever(
