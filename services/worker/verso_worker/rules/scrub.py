@@ -185,9 +185,9 @@ class Scrub:
             at += width
         moving.end()
         if at >= collection.buckets and not since:
-            self.vectors.note_scrubbed(
-                collection.name, chunks=self.documents.holdings(collection.name).chunks
-            )
+            chunks = self.documents.holdings(collection.name).chunks
+            whole = first == 0 or since == 0
+            self.vectors.note_scrubbed(collection.name, chunks=chunks, whole=whole)
         if first == 0 and since is None:
             self._sweep(collection)
         return Scrubbed.of(max(1, at - first), found, names)

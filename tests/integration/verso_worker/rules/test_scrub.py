@@ -313,7 +313,7 @@ def test_vectors_whose_files_are_lost_are_an_error_until_a_scrub_has_put_them_ag
         child.start()
         return child, EdgeVectors(tmp_path / name)
 
-    texts = {"a": b"open failed", "b": b"it failed"}
+    texts = {"d": b"open failed", "b": b"it failed"}
     child, vectors = serve("before")
     with closing(Ledger(connect(valkey_url))) as ledger, closing(vectors):
         pipeline = make_pipeline(model_store, vectors, ledger, buckets=BUCKETS)
@@ -333,9 +333,12 @@ def test_vectors_whose_files_are_lost_are_an_error_until_a_scrub_has_put_them_ag
         assert status is Status.FAILED
         assert stores.ingest({"c": b"another"}) is Status.SUCCEEDED  # writes go on
         stores.dispatcher.run_queue(Queue.SCRUB)
+        stores.scrub(first=BUCKETS - 1)  # the rest of a pass that began before they were lost
+        status, _ = stores.do(Kind.SEARCH, params, asked)
+        assert status is Status.FAILED
         sound, repaired, damaged = expected
         assert counts(stores.scrub(since=0)) == (sound + 1, repaired, damaged)
-        assert {hit["id"] for hit in stores.hits(b"open failed")} == {"a", "b", "c"}
+        assert {hit["id"] for hit in stores.hits(b"open failed")} == {"b", "c", "d"}
         assert stores.read(*texts) == list(texts.values())
         assert pipeline.lacking() == []
         vectors.close()

@@ -61,8 +61,11 @@ class Vectors(Protocol):
         """
         ...
 
-    def note_scrubbed(self, name: str, *, chunks: int) -> None:
-        """Record that a scrub has looked for the points of so many chunks."""
+    def note_scrubbed(self, name: str, *, chunks: int, whole: bool = True) -> None:
+        """Record that a scrub has looked for the points of so many chunks.
+
+        Not ``whole``: for the first of them perhaps before points were lost; they stay lost then.
+        """
 
     def missing(self, name: str) -> int:
         """Return how many points there were too few when :meth:`note_scrubbed` was last called."""

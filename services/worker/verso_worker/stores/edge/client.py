@@ -112,9 +112,9 @@ class EdgeVectors:
         header, _ = self._client.call("mend", settings | {"points": points})
         return bool(header["lost"])
 
-    def note_scrubbed(self, name: str, *, chunks: int) -> None:
-        """Record that a scrub has looked for the points of so many chunks."""
-        self._client.call("note_scrubbed", {"name": name, "chunks": chunks})
+    def note_scrubbed(self, name: str, *, chunks: int, whole: bool = True) -> None:
+        """Record that a scrub has looked for the points of so many chunks, all since a loss."""
+        self._client.call("note_scrubbed", {"name": name, "chunks": chunks, "whole": whole})
 
     def missing(self, name: str) -> int:
         """Return how many points no scrub could put again."""

@@ -232,7 +232,8 @@ class Shard:
 
     def _note_scrubbed(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)
-        collection.lost.note_scrubbed(max(0, header["chunks"] - collection.count()))
+        if header["whole"] or not collection.lost:
+            collection.lost.note_scrubbed(max(0, header["chunks"] - collection.count()))
         return {}, []
 
     def _missing(self, header: dict[str, Any], _: list[bytes]) -> Reply:

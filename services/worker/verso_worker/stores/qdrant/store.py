@@ -168,7 +168,7 @@ class QdrantVectors:
         del name, dim, precision, int8_scale, terms, points
         return False
 
-    def note_scrubbed(self, name: str, *, chunks: int) -> None:
+    def note_scrubbed(self, name: str, *, chunks: int, whole: bool = True) -> None:
         """Do nothing: the server keeps no such count."""
 
     def missing(self, name: str) -> int:
