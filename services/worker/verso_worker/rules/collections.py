@@ -253,6 +253,14 @@ class Collections:
             return points < chunks and chunks - points > self.vectors.missing(own)
         return False
 
+    def has_vectors(self, own: str) -> bool:
+        """Whether the vector store has a collection."""
+        try:
+            self.vectors.count(own)
+        except CollectionUnknown:
+            return False
+        return True
+
     def _points(self, own: str) -> int:
         try:
             return self.vectors.count(own)

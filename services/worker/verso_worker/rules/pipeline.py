@@ -242,4 +242,6 @@ class Pipeline:
             if collection is None:
                 raise
             self._documents.collection(collection.name)  # unless it was deleted meanwhile
+            if self._management.collections.has_vectors(collection.name):
+                raise  # it is another one that is gone
             raise VectorsDamaged(f"the vectors of collection {name!r} are lost") from error

@@ -18,8 +18,11 @@ from tests.integration.verso_worker.rules.log_lines import (
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, make_pipeline
 from tests.wire import Item
 
+from verso_core.errors import CollectionUnknown
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.collections import CollectionParams
+from verso_core.jobs.logs.lines import IngestLinesParams, LinesItem
+from verso_core.jobs.slices import cut, read_slice
 from verso_core.segments import LogState
 from verso_ledger.collections.logs import Logs
 from verso_worker.models.artifacts import ArtifactStore
@@ -53,6 +56,15 @@ def test_lines_without_a_line_end_at_the_end_and_any_bytes_come_out(logs: Stores
     text = bytes(drawn.randrange(256) for _ in range(3000)) + b"\r\n\x00\xff\n\n\nlast"
     ingest(logs, text, packed=False)
     assert raw(logs) == text
+
+
+def test_lines_for_a_collection_that_is_gone_are_no_damage_of_the_one_that_has_its_name(
+    logs: Stores,
+) -> None:
+    params = IngestLinesParams(collection=NAME, uid="0", stream=0, labels={}, arrived=START)
+    [spec] = cut(Kind.INGEST_LINES, params, [LinesItem(0, 1, b"x\n")], max_bytes=1 << 20)
+    with pytest.raises(CollectionUnknown, match="is gone"):
+        logs.pipeline.run(read_slice(spec.payload), seq=1 << 40)
 
 
 def test_a_line_is_read_by_its_id_and_deleted(logs: Stores) -> None:
