@@ -81,7 +81,10 @@ def test_a_push_may_have_tens_of_thousands_of_streams(client: httpx2.Client) -> 
         {"stream": {"job": "x", "pod": str(n)}, "values": [["1", f"line {n}"]]}
         for n in range(40_000)
     ]
-    answer = client.post(PUSH, json={"streams": streams}, timeout=60)
+    for _ in range(5):  # on a busy machine the ledger may be late; then an agent sends it again
+        answer = client.post(PUSH, json={"streams": streams}, timeout=60)
+        if answer.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
+            break
     assert (answer.status_code, answer.text) == (204, "")
 
 
