@@ -195,7 +195,7 @@ def test_a_change_or_delete_of_a_collection_that_is_sent_again_is_done_once(
 def test_a_step_of_a_migration_that_is_sent_again_is_done_once(
     client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    """A second one would be refused, or end the migration that somebody has begun since."""
+    """A second one would be refused, or end the migration that somebody has started since."""
     path = "/v1/collections/default/migrate"
     for method, body in (("POST", {"artifact": "current"}), ("DELETE", None)):
         answers = [

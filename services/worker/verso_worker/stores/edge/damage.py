@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,10 @@ class LostPoints:
         except (OSError, ValueError):
             return 0
 
-    def note_scrubbed(self, count: int) -> None:
+    def note_scrubbed(self, missing: int) -> None:
         """Record that a scrub has looked for all points, and how many it could not put again."""
-        if count != self.missing:
-            files.replace(self._folder / MISSING_NAME, b"%d" % count)
+        if missing != self.missing:
+            files.replace(self._folder / MISSING_NAME, b"%d" % missing)
         (self._folder / LOST_NAME).unlink(missing_ok=True)
         self._any = False
 
@@ -148,8 +149,8 @@ def _make_readable(folder: Path) -> None:
     if not _json(config):
         config.unlink(missing_ok=True)
     for segment in _segments(folder):
-        if (count := _lost_count(segment)) is not None:
-            count.write_bytes(_points(segment).to_bytes(_NUMBER_BYTES, "little"))
+        if (lost := _lost_count(segment)) is not None:
+            lost.write_bytes(_points(segment).to_bytes(_NUMBER_BYTES, "little"))
         for path, size in _short_chunks(segment):
             with path.open("ab") as file:
                 file.truncate(size)
@@ -196,11 +197,17 @@ def _set_aside(folder: Path, segment: str, part: str = "") -> None:
     if there.exists():
         aside = folder / ASIDE_NAME / name
         aside.parent.mkdir(exist_ok=True)
-        if aside.exists():  # of an earlier time
-            shutil.rmtree(aside)
+        if aside.exists():  # of an earlier time; it may hold what the scrub could not put again
+            aside.rename(_free(aside))
         there.rename(aside)
         if part == _GRAPH:
             _describe_without_graph(there.parent / _SEGMENT_NAME, aside / _SEGMENT_NAME)
+
+
+def _free(path: Path) -> Path:
+    """Return a path beside another that nothing has: its name with the first free number."""
+    named = (path.with_name(f"{path.name}.{number}") for number in count(1))
+    return next(one for one in named if not one.exists())
 
 
 def _describe_without_graph(description: Path, before: Path) -> None:

@@ -236,15 +236,21 @@ def test_vectors_stay_whose_graph_is_lost(
     whole(vectors, points)
 
 
-def test_vectors_that_cannot_be_read_are_an_error_and_writes_are_judged_as_ever(
-    start: Start, tmp_path: Path
-) -> None:
-    points = described(COUNT)
+def page_of(start: Start, points: list[Point], place: Path) -> Path:
+    """Store points in a collection, end the process, and return the page of their payloads."""
     child, vectors = start()
     create(vectors)
     vectors.put("c", points)
     child.stop()
-    [page] = (tmp_path / "vectors" / "c").glob("edge/segments/*/payload_storage/page_0.dat")
+    [page] = (place / "vectors" / "c").glob("edge/segments/*/payload_storage/page_0.dat")
+    return page
+
+
+def test_vectors_that_cannot_be_read_are_an_error_and_writes_are_judged_as_ever(
+    start: Start, tmp_path: Path
+) -> None:
+    points = described(COUNT)
+    page = page_of(start, points, tmp_path)
     with page.open("r+b") as file:
         file.write(bytes(1 << 14))
     _, vectors = start()
@@ -285,11 +291,7 @@ def test_a_page_of_payloads_that_a_crash_left_empty_takes_none_of_the_others_alo
     start: Start, tmp_path: Path
 ) -> None:
     points = described(COUNT)
-    child, vectors = start()
-    create(vectors)
-    vectors.put("c", points)
-    child.stop()
-    [page] = (tmp_path / "vectors" / "c").glob("edge/segments/*/payload_storage/page_0.dat")
+    page = page_of(start, points, tmp_path)
     page.with_name("page_1.dat").touch()
     _, vectors = start()
     assert mend(vectors)
@@ -297,6 +299,24 @@ def test_a_page_of_payloads_that_a_crash_left_empty_takes_none_of_the_others_alo
     assert vectors.payloads("c", ids) == {point.id: point.payload for point in points}
     vectors.note_scrubbed("c", chunks=COUNT)
     whole(vectors, points)
+
+
+def test_what_was_set_aside_before_stays(start: Start, tmp_path: Path) -> None:
+    points = described(COUNT)
+    folder = tmp_path / "vectors" / "c"
+    for before in range(2):
+        child, vectors = start()
+        if not before:
+            create(vectors)
+        vectors.put("c", points)
+        child.stop()
+        [page] = folder.glob("edge/segments/*/payload_storage/page_0.dat")
+        os.truncate(page, 0)
+        child, vectors = start()
+        assert mend(vectors)
+        assert len([*folder.glob("aside/*.payload_storage*")]) == before + 1
+        vectors.note_scrubbed("c", chunks=COUNT)
+        child.stop()
 
 
 def test_a_folder_that_cannot_be_mended_is_an_error_of_its_collection(
